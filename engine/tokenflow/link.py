@@ -1,0 +1,128 @@
+"""The messages on the engine's link: plugin ↔ daemon, and the HTTP process → scheduler.
+
+ZeroMQ over UNIX sockets in one private folder (0700), named by `TOKENFLOW_LINK` in the engine's environment:
+
+* `telemetry.sock`  PUB bound by the scheduler of rank 0; the daemon subscribes. A slow or absent daemon costs nothing.
+* `scheduler.sock`  ROUTER bound by the scheduler of rank 0; answers `Command`s.
+* `frontend.sock`   ROUTER bound by the HTTP process; answers `Command`s.
+* `delivery.sock`   PULL bound by the scheduler of rank 0; the HTTP process pushes `DeliveryBatch`es.
+
+Bodies are MessagePack. Stamps are seconds of CLOCK_MONOTONIC, which all processes of one host share.
+"""
+
+import msgspec
+
+from tokenflow.policy.states import Mode, Variant
+from tokenflow.wire import Capacity, Latency, PluginState, Quality, RequestRow, Transfers
+
+LINK_VERSION = 1
+LINK_ENV = "TOKENFLOW_LINK"
+
+TELEMETRY_SOCKET = "telemetry.sock"
+SCHEDULER_SOCKET = "scheduler.sock"
+FRONTEND_SOCKET = "frontend.sock"
+DELIVERY_SOCKET = "delivery.sock"
+
+
+class Telemetry(msgspec.Struct, kw_only=True):
+    """The scheduler's state, about ten times a second while it works and at least once a second when idle."""
+
+    link_version: int = LINK_VERSION
+    plugin_version: str
+    engine_version: str
+    pid: int
+    sequence: int
+    sent_s: float
+    step_count: int
+    last_step_s: float | None  # when the last step was processed
+    has_work: bool
+    mode: Mode
+    variant: Variant
+    overload: bool
+    revision: int
+    fault_count: int
+    plugin: PluginState
+    blocked_by: list[str]
+    capacity: Capacity
+    transfers: Transfers
+    latency: Latency
+    quality: Quality
+    requests: list[RequestRow]
+
+
+class Delivery(msgspec.Struct, array_like=True):
+    """What the HTTP process has handed to one stream's client, as a running total."""
+
+    rid: str
+    delivered_tokens: int
+    stamp_s: float
+    is_closed: bool = False  # the response is complete, or its client is gone
+    is_disconnect: bool = False  # the client left before the response was complete
+
+
+class DeliveryBatch(msgspec.Struct, array_like=True):
+    deliveries: list[Delivery]
+
+
+class Ping(msgspec.Struct, tag="ping", kw_only=True):
+    """Asks a process who it is and how it is."""
+
+
+class SetMode(msgspec.Struct, tag="set_mode", kw_only=True):
+    """To the scheduler. `enforce` is answered with the error code `unsupported` until it exists."""
+
+    mode: Mode
+
+
+class CloseAdmission(msgspec.Struct, tag="close_admission", kw_only=True):
+    """To the HTTP process: new generation requests get 503 from now on; `reopen` undoes it."""
+
+    reopen: bool = False
+
+
+class CutStreams(msgspec.Struct, tag="cut_streams", kw_only=True):
+    """To the HTTP process: end every open response now; streams get an error event with `message`."""
+
+    message: str
+
+
+Command = Ping | SetMode | CloseAdmission | CutStreams
+
+
+class Reply(msgspec.Struct, kw_only=True):
+    """The answer to any command; `error_code` is None on success."""
+
+    link_version: int = LINK_VERSION
+    plugin_version: str
+    pid: int
+    plugin: PluginState
+    plugin_detail: str | None = None
+    engine_version: str | None = None
+    is_ready: bool | None = None  # HTTP process only: SGLang's own warm-up is over
+    open_stream_count: int | None = None  # HTTP process only: generation responses not yet complete
+    mode: Mode | None = None
+    revision: int = 0
+    error_code: str | None = None
+    error_message: str | None = None
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """MessagePack bytes of any message of this module."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_command(body: bytes) -> Command:
+    """Raises msgspec.ValidationError or msgspec.DecodeError on anything that is not a command."""
+    return msgspec.msgpack.decode(body, type=Command)
+
+
+def decode_reply(body: bytes) -> Reply:
+    return msgspec.msgpack.decode(body, type=Reply)
+
+
+def decode_telemetry(body: bytes) -> Telemetry:
+    return msgspec.msgpack.decode(body, type=Telemetry)
+
+
+def decode_deliveries(body: bytes) -> DeliveryBatch:
+    return msgspec.msgpack.decode(body, type=DeliveryBatch)

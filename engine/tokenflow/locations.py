@@ -1,0 +1,105 @@
+"""Every path that the project reads or writes. The only module that knows about XDG, /run, /etc and /var.
+
+Root with the unit installed uses the system's folders; everybody else uses their own.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from tokenflow.errors import SocketPathError
+
+MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 bytes with its closing zero
+_SYSTEM_RUNTIME = Path("/run/tokenflow")
+_SYSTEM_CONFIG = Path("/etc/tokenflow")
+_SYSTEM_STATE = Path("/var/lib/tokenflow")
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    return Path(value) if value.startswith("/") else Path.home() / fallback
+
+
+def user_runtime_folder() -> Path:
+    """`$XDG_RUNTIME_DIR/tokenflow`, else `/tmp/tokenflow-$UID` (contract.md "Settings and profiles")."""
+    value = os.environ.get("XDG_RUNTIME_DIR", "")
+    if value.startswith("/"):
+        return Path(value) / "tokenflow"
+    return Path(f"/tmp/tokenflow-{os.getuid()}")
+
+
+def user_config_folder() -> Path:
+    return _xdg("XDG_CONFIG_HOME", ".config") / "tokenflow"
+
+
+def user_state_folder() -> Path:
+    """Logs, the engine's record and what was tuned and persisted."""
+    return _xdg("XDG_STATE_HOME", ".local/state") / "tokenflow"
+
+
+def cache_folder() -> Path:
+    """Models and downloads: may be deleted at any time."""
+    return _xdg("XDG_CACHE_HOME", ".cache") / "tokenflow"
+
+
+def socket_candidates() -> list[Path]:
+    """Where a client looks for the control socket, in order; the first that answers is taken."""
+    return [_SYSTEM_RUNTIME / "control.sock", user_runtime_folder() / "control.sock"]
+
+
+def user_socket() -> Path:
+    """Where a per-user daemon listens."""
+    return user_runtime_folder() / "control.sock"
+
+
+def profile_folders() -> list[tuple[str, Path]]:
+    """(origin, folder) of profiles, weakest first: a later one hides an earlier one of the same name."""
+    return [
+        ("built-in", _shipped("profiles")),
+        ("host", _SYSTEM_CONFIG / "profiles.d"),
+        ("user", user_config_folder() / "profiles"),
+    ]
+
+
+def settings_files() -> list[Path]:
+    return [_SYSTEM_CONFIG / "tokenflow.toml", user_config_folder() / "tokenflow.toml"]
+
+
+def systemd_folder() -> Path:
+    """The units as shipped, to be completed for an installation."""
+    return _shipped("systemd")
+
+
+def _shipped(name: str) -> Path:
+    """Data inside the wheel, or beside the packages in a checkout (editable installs)."""
+    packaged = Path(__file__).parent / "_data" / name
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / name
+
+
+def check_socket_path(path: Path) -> None:
+    """Raises SocketPathError if the kernel could not bind this path."""
+    length_bytes = len(os.fsencode(path))
+    if length_bytes > MAX_SOCKET_PATH_BYTES:
+        raise SocketPathError(
+            f"the socket path is {length_bytes} bytes long, {MAX_SOCKET_PATH_BYTES} is the limit: {path}",
+            hint="choose a shorter one: tfctl --socket /tmp/tf.sock start, or set XDG_RUNTIME_DIR",
+        )
+
+
+def ensure_private_folder(path: Path) -> None:
+    """Makes `path` a 0700 folder of ours. Raises SocketPathError if it is somebody else's or cannot be made."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.lstat()
+    except OSError as error:
+        raise SocketPathError(
+            f"cannot use the folder {path}: {error.strerror}",
+            hint="choose another place: tfctl --socket PATH start, or set XDG_RUNTIME_DIR",
+        ) from error
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise SocketPathError(
+            f"{path} is not a folder that belongs to uid {os.getuid()}",
+            hint=f"look at it with: ls -ld {path}; or choose another place: tfctl --socket PATH start",
+        )
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        path.chmod(0o700)

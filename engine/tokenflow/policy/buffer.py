@@ -1,0 +1,92 @@
+"""The virtual output buffer of one stream: what was made, what was delivered, what was read."""
+
+from dataclasses import dataclass
+
+MIN_RATE_TOK_S = 0.1
+MAX_RATE_TOK_S = 10_000.0
+
+
+@dataclass(slots=True)
+class VirtualBuffer:
+    """Simulates the reader of one stream (paper section 3.1; design.md section 5).
+
+    Reading starts at the first delivered visible token and goes on at `rate_tok_s`, never past what was
+    delivered. When it would, the stream stalls, and the stalled time is counted until the next delivery.
+    A stream that has ended and is read to its last token does not stall.
+
+    All times are seconds on one monotonic clock of the caller; a clock that jumps back counts as standing still.
+    `rate_tok_s` is None for a request that nobody reads along with (class `batch`): no reader, no runway.
+    """
+
+    rate_tok_s: float | None
+    generated_tokens: int = 0
+    delivered_tokens: int = 0
+    consumed_tokens: float = 0.0
+    stall_s: float = 0.0
+    stall_count: int = 0
+    first_delivery_s: float | None = None
+    is_stalled: bool = False
+    is_ended: bool = False
+    _clock_s: float = 0.0
+
+    def generate(self, total_tokens: int) -> None:
+        """The engine has now made `total_tokens` visible tokens. Never goes back."""
+        self.generated_tokens = max(self.generated_tokens, total_tokens)
+
+    def deliver(self, now_s: float, total_tokens: int) -> None:
+        """The client has now been sent `total_tokens` visible tokens. Never goes back."""
+        self.generate(total_tokens)
+        if total_tokens <= self.delivered_tokens:
+            return
+        self.advance(now_s)
+        if self.first_delivery_s is None:
+            self.first_delivery_s = now_s
+            self._clock_s = now_s
+        self.delivered_tokens = total_tokens
+        self.is_stalled = False
+
+    def end(self, now_s: float) -> None:
+        """No more tokens will come: what is left is read, and its end is not a stall."""
+        self.advance(now_s)
+        self.is_ended = True
+        self.is_stalled = False
+
+    def set_rate(self, now_s: float, rate_tok_s: float | None) -> None:
+        """Reads at the old rate up to `now_s` and at the new one from there."""
+        self.advance(now_s)
+        self.rate_tok_s = rate_tok_s
+
+    def advance(self, now_s: float) -> None:
+        """Lets the reader read up to `now_s` and counts the time for which there was nothing to read."""
+        if self.first_delivery_s is None or self.rate_tok_s is None or now_s <= self._clock_s:
+            return
+        elapsed_s = now_s - self._clock_s
+        self._clock_s = now_s
+        readable_tokens = self.delivered_tokens - self.consumed_tokens
+        wanted_tokens = elapsed_s * self.rate_tok_s
+        if wanted_tokens < readable_tokens:
+            self.consumed_tokens += wanted_tokens
+            return
+        self.consumed_tokens = float(self.delivered_tokens)
+        if self.is_ended:
+            return
+        dry_s = elapsed_s - readable_tokens / self.rate_tok_s
+        if dry_s > 0.0:
+            self.stall_s += dry_s
+            if not self.is_stalled:
+                self.is_stalled = True
+                self.stall_count += 1
+
+    @property
+    def unread_tokens(self) -> float | None:
+        """Visible generated minus consumed tokens, unrounded. None without a reader."""
+        if self.rate_tok_s is None:
+            return None
+        return self.generated_tokens - self.consumed_tokens
+
+    @property
+    def runway_s(self) -> float | None:
+        """Seconds until the reader has read all that was made. None without a reader."""
+        if self.rate_tok_s is None:
+            return None
+        return (self.generated_tokens - self.consumed_tokens) / self.rate_tok_s
