@@ -1,0 +1,1 @@
+"""The daemon: runs and watches the engine, keeps its state, serves the control socket."""

@@ -1,0 +1,1 @@
+"""The one load generator: streams with paced readers, seeded."""

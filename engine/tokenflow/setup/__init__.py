@@ -1,0 +1,1 @@
+"""What an engine host needs: packages, the demo model, checks of the machine. Imports nothing heavy."""
