@@ -4,8 +4,10 @@ Field names, units and nulls are API (contract.md "Request row" and "Status"). T
 `tokenflow.link`. No prompt or completion text is in any of them: ids, counts and times only.
 """
 
+import re
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -174,6 +176,22 @@ class Document(msgspec.Struct, kw_only=True):
     profile: str | None = None
     seed: int | None = None
     generated_at: str = ""
+
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+def schema_name(kind: type[Document]) -> str:
+    """`StatusDocument` → `tokenflow.status/1`."""
+    words = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Document"))
+    return f"tokenflow.{words.lower()}/1"
+
+
+def stamp(document: DocumentT) -> DocumentT:
+    """Fills in `schema` and `generated_at` (RFC 3339, UTC) just before a document is sent or printed."""
+    document.schema = schema_name(type(document))
+    document.generated_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return document
 
 
 class StatusDocument(Document, kw_only=True):
