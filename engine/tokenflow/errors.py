@@ -8,6 +8,7 @@ TokenFlowError
 │   └── ConflictError             another action is under way, or one is running already
 ├── NotFoundError             1   no such request, operation
 ├── DaemonUnreachableError   69
+│   └── BadAnswerError            something answered the control socket, but not sanely
 ├── TimedOutError            75
 ├── PermissionDeniedError    77
 └── ConfigurationError       78   bad contents of a file, or no profile of that name
@@ -67,6 +68,10 @@ class NotFoundError(TokenFlowError):
 
 class DaemonUnreachableError(TokenFlowError):
     code, http_status, exit_code = "daemon_unreachable", 503, 69
+
+
+class BadAnswerError(DaemonUnreachableError):
+    code, http_status = "bad_answer", 502
 
 
 class TimedOutError(TokenFlowError):
