@@ -1,0 +1,45 @@
+"""What the HTTP process tells the scheduler about a request, carried inside the request itself.
+
+It rides in `sampling_params.custom_params` under a private key, as SGLang's own private transports do, so it
+arrives with the request on every tensor-parallel rank and cannot be late. Custom logit processors are the only
+other readers of that dict.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tokenflow.policy.states import RateSource
+from tokenflow.sglang.readers import Reader
+
+KEY = "__tokenflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`arrival_s` is the CLOCK_MONOTONIC stamp at which the HTTP process got the request."""
+
+    reader: Reader
+    arrival_s: float
+    parent_rid: str | None
+
+
+def attach(sampling_params: Any, annotation: Annotation) -> None:
+    """Adds the annotation to a request's sampling parameters; other custom parameters stay."""
+    reader = annotation.reader
+    value = [
+        reader.class_name,
+        reader.rate_tok_s,
+        reader.rate_source.value,
+        annotation.arrival_s,
+        annotation.parent_rid,
+    ]
+    sampling_params.custom_params = {**(sampling_params.custom_params or {}), KEY: value}
+
+
+def read(sampling_params: Any) -> Annotation | None:
+    """The annotation of a request, or None for one that did not come through our middleware."""
+    custom_params = sampling_params.custom_params
+    if not isinstance(custom_params, dict) or KEY not in custom_params:
+        return None
+    class_name, rate_tok_s, rate_source, arrival_s, parent_rid = custom_params[KEY]
+    return Annotation(Reader(class_name, rate_tok_s, RateSource(rate_source)), arrival_s, parent_rid)

@@ -1,0 +1,89 @@
+"""Is this the SGLang that the plugin was written against? Checked before anything is hooked.
+
+A mismatch means: nothing is hooked, the engine serves unmodified, and `tfctl status` says `plugin: incompatible`
+with the reason that is made here.
+"""
+
+import importlib.metadata
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+SUPPORTED_VERSION = "0.5.23"
+
+
+@dataclass(frozen=True, slots=True)
+class HookTarget:
+    """A function of SGLang that is hooked or called, and the parameters that it must have, in order."""
+
+    path: str
+    parameters: tuple[str, ...]
+
+
+SCHEDULER_TARGETS = (
+    HookTarget("sglang.srt.managers.scheduler.Scheduler.run_event_loop", ("self",)),
+    HookTarget(
+        "sglang.srt.managers.scheduler.Scheduler.get_next_batch_to_run", ("self", "running_batch", "last_batch")
+    ),
+    HookTarget("sglang.srt.managers.scheduler.Scheduler.process_batch_result", ("self", "batch", "result")),
+)
+FRONTEND_TARGETS = (
+    HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request", ("self", "obj", "request")),
+    HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager._send_one_request", ("self", "tokenized_obj")),
+    HookTarget(
+        "sglang.srt.managers.tokenizer_manager.TokenizerManager._send_batch_request", ("self", "tokenized_objs")
+    ),
+)
+# Read on the live scheduler; checked when the event loop begins, since they are made in its constructor.
+SCHEDULER_ATTRIBUTES = (
+    "waiting_queue",
+    "running_batch",
+    "last_batch",
+    "chunked_req",
+    "max_running_requests",
+    "idle_sleeper",
+    "tree_cache",
+    "is_fully_idle",
+)
+
+
+def engine_version() -> str | None:
+    """The installed SGLang's version, or None without one."""
+    try:
+        return importlib.metadata.version("sglang")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def find_mismatch(
+    targets: Iterable[HookTarget],
+    *,
+    version: str | None = None,
+    resolve: Callable[[str], Any] = pkgutil.resolve_name,
+) -> str | None:
+    """One line that says what does not fit, or None if everything does."""
+    version = version or engine_version()
+    if version != SUPPORTED_VERSION:
+        return f"SGLang {version} is installed, the plugin needs exactly {SUPPORTED_VERSION}"
+    for target in targets:
+        try:
+            function = resolve(target.path)
+        except (ImportError, AttributeError) as error:
+            return f"{target.path} is missing: {error}"
+        found = tuple(inspect.signature(function).parameters)
+        if found != target.parameters:
+            return f"{target.path} takes ({', '.join(found)}), expected ({', '.join(target.parameters)})"
+    return None
+
+
+def find_unhooked(targets: Iterable[HookTarget], resolve: Callable[[str], Any] = pkgutil.resolve_name) -> list[str]:
+    """Targets on which no hook is in place. SGLang only logs a hook that fails to apply."""
+    return [target.path for target in targets if not hasattr(resolve(target.path), "__wrapped__")]
+
+
+def find_missing_attributes(scheduler: object) -> str | None:
+    """One line naming what the live scheduler lacks, or None."""
+    missing = [name for name in SCHEDULER_ATTRIBUTES if not hasattr(scheduler, name)]
+    return f"the scheduler has no attribute {', '.join(missing)}" if missing else None

@@ -1,0 +1,52 @@
+"""Fail open: an exception of ours is counted, reported once, and never reaches SGLang."""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import ParamSpec
+
+logger = logging.getLogger(__name__)
+
+MAX_FAULTS = 20
+
+P = ParamSpec("P")
+
+
+class FaultGuard:
+    """Counts our own exceptions. After `max_faults` of them, guarded functions do nothing any more."""
+
+    def __init__(self, max_faults: int = MAX_FAULTS) -> None:
+        self.fault_count = 0
+        self.last_fault: str | None = None
+        self._max_faults = max_faults
+        self._reported: set[str] = set()
+
+    @property
+    def is_tripped(self) -> bool:
+        """True once the plugin has turned itself off in this process."""
+        return self.fault_count >= self._max_faults
+
+    def record(self, where: str, error: BaseException) -> None:
+        """Counts a fault; the same kind at the same place is logged once, with its traceback."""
+        self.fault_count += 1
+        self.last_fault = f"{where}: {type(error).__name__}: {error}"
+        key = f"{where}:{type(error).__name__}"
+        if key not in self._reported:
+            self._reported.add(key)
+            logger.error("tokenflow: fault in %s, stock serving goes on", where, exc_info=error)
+        if self.fault_count == self._max_faults:
+            logger.error("tokenflow: %d faults, the plugin turns itself off in this process", self.fault_count)
+
+    def wrap(self, function: Callable[P, None]) -> Callable[P, None]:
+        """A version of `function` that never raises and stops being called once tripped."""
+
+        @functools.wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            if self.is_tripped:
+                return
+            try:
+                function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - fail open is the point
+                self.record(function.__qualname__, error)
+
+        return guarded

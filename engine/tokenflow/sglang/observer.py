@@ -1,0 +1,168 @@
+"""The scheduler's half of the plugin: feeds the tracker, sends telemetry, takes commands and deliveries.
+
+All of it runs on the scheduler's own thread, between its steps, and every entry point is guarded: see `faults`.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from tokenflow import link
+from tokenflow.policy.states import Mode
+from tokenflow.sglang import compat
+from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.settings import PluginSettings
+from tokenflow.sglang.snapshot import SnapshotBuilder
+from tokenflow.sglang.tracker import RequestTracker
+from tokenflow.version import __version__
+from tokenflow.wire import Latency, PluginState, Transfers
+
+TELEMETRY_INTERVAL_S = 0.1
+POLL_INTERVAL_S = 0.005
+MAX_MESSAGES_PER_POLL = 256
+
+
+class SchedulerObserver:
+    """Attached to the one scheduler of rank 0."""
+
+    def __init__(self, scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard) -> None:
+        self._scheduler = scheduler
+        self._guard = guard
+        self._settings = settings
+        self.mode: Mode = settings.mode if settings.mode is not Mode.ENFORCE else Mode.OBSERVE
+        self.revision = 0
+        self.tracker = RequestTracker(settings.default_rate_tok_s)
+        self._builder = SnapshotBuilder(self.tracker)
+        self._engine_version = compat.engine_version() or "unknown"
+        self._step_count = 0
+        self._last_step_s: float | None = None
+        self._sequence = 0
+        self._next_poll_s = 0.0
+        self._next_telemetry_s = 0.0
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+        self._telemetry = _bound(context, zmq.PUB, folder / link.TELEMETRY_SOCKET)
+        self._commands = _bound(context, zmq.ROUTER, folder / link.SCHEDULER_SOCKET)
+        self._deliveries = _bound(context, zmq.PULL, folder / link.DELIVERY_SOCKET)
+        if scheduler.idle_sleeper is not None:
+            # With --sleep-on-idle the loop sleeps up to a second; a command or a delivery wakes it.
+            for socket in (self._commands, self._deliveries):
+                scheduler.idle_sleeper.poller.register(socket, zmq.POLLIN)
+
+    def on_step(self, batch: Any) -> None:
+        """A batch's result has been processed."""
+        now_s = time.monotonic()
+        self._step_count += 1
+        self._last_step_s = now_s
+        if self.mode is not Mode.OFF:
+            self.tracker.count_step(batch.reqs, now_s)
+
+    def on_loop(self) -> None:
+        """Once per turn of the scheduler's loop, before it chooses the next batch."""
+        now_s = time.monotonic()
+        if now_s >= self._next_poll_s:
+            self._next_poll_s = now_s + POLL_INTERVAL_S
+            self._take_deliveries()
+            self._answer_commands()
+        if now_s >= self._next_telemetry_s:
+            self._next_telemetry_s = now_s + TELEMETRY_INTERVAL_S
+            self._send_telemetry(now_s)
+
+    def _take_deliveries(self) -> None:
+        for _ in range(MAX_MESSAGES_PER_POLL):
+            try:
+                body = self._deliveries.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            for delivery in link.decode_deliveries(body).deliveries:
+                self.tracker.take_delivery(delivery)
+
+    def _answer_commands(self) -> None:
+        while True:
+            try:
+                *envelope, body = self._commands.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                reply = self._carry_out(link.decode_command(body))
+            except Exception as error:  # noqa: BLE001 - the sender learns of it; the loop goes on
+                self._guard.record("scheduler command", error)
+                reply = self._reply()
+                reply.error_code, reply.error_message = "bad_command", str(error)
+            self._commands.send_multipart([*envelope, link.encode(reply)], zmq.NOBLOCK)
+            self._next_telemetry_s = 0.0
+
+    def _carry_out(self, command: link.Command) -> link.Reply:
+        match command:
+            case link.SetMode(mode=Mode.ENFORCE):
+                reply = self._reply()
+                reply.error_code = "unsupported"
+                reply.error_message = "this version observes only: enforcing does not exist yet"
+                return reply
+            case link.SetMode(mode=mode):
+                if mode is not self.mode:
+                    self.mode = mode
+                    self.revision += 1
+            case link.Ping():
+                pass
+            case _:
+                reply = self._reply()
+                reply.error_code, reply.error_message = "unsupported", "not a command for the scheduler"
+                return reply
+        return self._reply()
+
+    def _reply(self) -> link.Reply:
+        return link.Reply(
+            plugin_version=__version__,
+            pid=os.getpid(),
+            plugin=self._plugin_state(),
+            plugin_detail=self._guard.last_fault,
+            engine_version=self._engine_version,
+            mode=self.mode,
+            revision=self.revision,
+        )
+
+    def _plugin_state(self) -> PluginState:
+        return PluginState.DISABLED if self._guard.is_tripped else PluginState.ACTIVE
+
+    def _send_telemetry(self, now_s: float) -> None:
+        scheduler = self._scheduler
+        if self.mode is not Mode.OFF:
+            self._builder.reconcile(scheduler, now_s)
+        self._sequence += 1
+        message = link.Telemetry(
+            plugin_version=__version__,
+            engine_version=self._engine_version,
+            pid=os.getpid(),
+            sequence=self._sequence,
+            sent_s=now_s,
+            step_count=self._step_count,
+            last_step_s=self._last_step_s,
+            has_work=bool(scheduler.waiting_queue) or not _is_empty(scheduler.running_batch),
+            mode=self.mode,
+            variant=self._settings.variant,
+            overload=False,
+            revision=self.revision,
+            fault_count=self._guard.fault_count,
+            plugin=self._plugin_state(),
+            blocked_by=[],
+            capacity=self._builder.capacity(),
+            transfers=Transfers(),
+            latency=Latency(),
+            quality=self._builder.quality(now_s),
+            requests=self._builder.rows(now_s),
+        )
+        self._telemetry.send(link.encode(message), zmq.NOBLOCK)
+
+
+def _is_empty(batch: Any) -> bool:
+    return batch is None or not batch.reqs
+
+
+def _bound(context: "zmq.Context[Any]", kind: int, path: Path) -> Any:
+    socket = context.socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.bind(f"ipc://{path}")
+    return socket

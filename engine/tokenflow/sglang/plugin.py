@@ -1,0 +1,79 @@
+"""The entry point that SGLang calls in each of its processes (group `sglang.srt.plugins`).
+
+Inert in any SGLang that our daemon or launcher did not start: without `TOKENFLOW_LINK` nothing is imported or hooked.
+"""
+
+import logging
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tokenflow.link import LINK_ENV
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER_MODULE = "sglang.srt.managers.scheduler"
+
+
+def register() -> None:
+    """Hooks what this process needs, or nothing at all."""
+    folder = os.environ.get(LINK_ENV, "")
+    if not folder:
+        return
+    from tokenflow.sglang import cpu_hicache
+
+    cpu_hicache.apply()
+    if multiprocessing.parent_process() is None:
+        _register_frontend(Path(folder))
+    elif SCHEDULER_MODULE in sys.modules:
+        _register_scheduler(Path(folder))
+
+
+def _register_frontend(folder: Path) -> None:
+    from tokenflow.sglang import compat, settings
+    from tokenflow.sglang.faults import FaultGuard
+    from tokenflow.sglang.frontend import CommandThread, DeliveryReporter, Frontend
+
+    guard = FaultGuard()
+    frontend = Frontend(settings.load(), guard, DeliveryReporter(folder))
+    frontend.hook_problem = compat.find_mismatch(compat.FRONTEND_TARGETS + compat.SCHEDULER_TARGETS)
+    if frontend.hook_problem is None:
+        _hook_frontend(frontend)
+    else:
+        logger.warning("tokenflow: nothing is hooked, serving is unmodified: %s", frontend.hook_problem)
+    CommandThread(folder, frontend.answer, guard).start()
+
+
+def _hook_frontend(frontend: Any) -> None:
+    from sglang.srt.entrypoints import http_server
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from tokenflow.sglang.compat import FRONTEND_TARGETS
+    from tokenflow.sglang.middleware import TokenFlowMiddleware
+    from tokenflow.sglang.tokenizer_hooks import TokenizerHooks
+
+    hooks = TokenizerHooks(frontend)
+    generate, send_one, send_batch = FRONTEND_TARGETS
+    HookRegistry.register(generate.path, hooks.around_generate, HookType.AROUND)
+    HookRegistry.register(send_one.path, hooks.before_send_one, HookType.BEFORE)
+    HookRegistry.register(send_batch.path, hooks.before_send_batch, HookType.BEFORE)
+    http_server.app.add_middleware(TokenFlowMiddleware, frontend=frontend)
+
+
+def _register_scheduler(folder: Path) -> None:
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from tokenflow.sglang import compat, settings
+    from tokenflow.sglang.scheduler_hooks import SchedulerHooks
+
+    problem = compat.find_mismatch(compat.FRONTEND_TARGETS + compat.SCHEDULER_TARGETS)
+    if problem is not None:
+        logger.warning("tokenflow: nothing is hooked in the scheduler: %s", problem)
+        return
+    hooks = SchedulerHooks(folder, settings.load())
+    run_loop, next_batch, step_done = compat.SCHEDULER_TARGETS
+    HookRegistry.register(run_loop.path, hooks.before_run_loop, HookType.BEFORE)
+    HookRegistry.register(next_batch.path, hooks.before_next_batch, HookType.BEFORE)
+    HookRegistry.register(step_done.path, hooks.after_step, HookType.AFTER)

@@ -1,0 +1,69 @@
+"""Hooks on SGLang's scheduler. Thin: they find the observer and hand over, guarded."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from tokenflow.sglang import compat
+from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.settings import PluginSettings
+
+logger = logging.getLogger(__name__)
+
+
+class SchedulerHooks:
+    """Attaches one observer to the scheduler of rank 0 when its loop begins; does nothing on other ranks."""
+
+    def __init__(self, folder: Path, settings: PluginSettings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self.guard = FaultGuard()
+        self._observer: SchedulerObserver | None = None
+
+    def before_run_loop(self, scheduler: Any) -> None:
+        """BEFORE run_event_loop."""
+        try:
+            self._observer = self._attach(scheduler)
+        except Exception as error:  # noqa: BLE001 - fail open: the engine serves without us
+            self.guard.record("attach", error)
+
+    def before_next_batch(self, *args: Any, **kwargs: Any) -> None:
+        """BEFORE get_next_batch_to_run."""
+        observer = self._observer
+        if observer is None or self.guard.is_tripped:
+            return
+        try:
+            observer.on_loop()
+        except Exception as error:  # noqa: BLE001 - fail open
+            self.guard.record("on_loop", error)
+
+    def after_step(self, outcome: Any, scheduler: Any, batch: Any, result: Any) -> None:
+        """AFTER process_batch_result."""
+        observer = self._observer
+        if observer is None or self.guard.is_tripped:
+            return
+        try:
+            observer.on_step(batch)
+        except Exception as error:  # noqa: BLE001 - fail open
+            self.guard.record("on_step", error)
+
+    def _attach(self, scheduler: Any) -> SchedulerObserver | None:
+        if not _is_rank_zero(scheduler):
+            return None
+        problem = compat.find_missing_attributes(scheduler)
+        unhooked = compat.find_unhooked(compat.SCHEDULER_TARGETS)
+        if problem is None and unhooked:
+            problem = f"no hook is in place on {', '.join(unhooked)}"
+        if problem is not None:
+            logger.warning("tokenflow: the scheduler is left alone: %s", problem)
+            return None
+        return SchedulerObserver(scheduler, self._folder, self._settings, self.guard)
+
+
+def _is_rank_zero(scheduler: Any) -> bool:
+    """The one scheduler that receives requests: the others follow its broadcasts."""
+    from sglang.srt.runtime_context import get_parallel
+
+    parallel = get_parallel()
+    return bool(parallel.tp_rank == 0 and parallel.pp_rank == 0)
