@@ -1,0 +1,109 @@
+"""Runs pip for the running environment and tells what it does while it does it."""
+
+import importlib.util
+import json
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from tokenflow.errors import HostError, OperationError
+
+Report = Callable[[str], None]
+
+_HEARTBEAT_S = 15.0
+_TOLD_VERBS = ("Collecting", "Downloading", "Using cached", "Processing", "Installing", "Successfully", "Building")
+
+
+def dry_run_report(requirement: str) -> dict[str, Any]:
+    """What `pip install` would install for `requirement` alone, without its dependencies. Installs nothing.
+
+    Raises OperationError when pip finds nothing or cannot reach what it needs.
+    """
+    with tempfile.TemporaryDirectory(prefix="tokenflow-pip-") as folder:
+        path = Path(folder) / "report.json"
+        options = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", str(path)]
+        completed = subprocess.run(
+            _command([*options, requirement]), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+        if completed.returncode != 0 or not path.is_file():
+            raise _failure(requirement, completed.stderr.splitlines())
+        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return report
+
+
+def install(arguments: Sequence[str], report: Report) -> None:
+    """`pip install ARGUMENTS`. Each step that takes time is reported, and the time while nothing else is.
+
+    Raises OperationError with pip's own last words when it fails.
+    """
+    process = subprocess.Popen(
+        _command(["--progress-bar", "off", *arguments]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        last_lines = _follow(process.stdout, report)
+        return_code = process.wait()
+    finally:
+        if process.poll() is None:  # interrupted: pip must not go on behind our back
+            process.terminate()
+            process.wait()
+    if return_code != 0:
+        raise _failure(" ".join(arguments), last_lines)
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    if importlib.util.find_spec("pip") is None:
+        raise HostError(
+            f"the environment of {sys.executable} has no pip",
+            hint=f"add it with: {sys.executable} -m ensurepip --upgrade",
+        )
+    return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
+
+
+def _follow(output: IO[str], report: Report) -> list[str]:
+    """Reports pip's lines until it closes its output, and a heartbeat when it is silent; returns the last lines."""
+    last_lines: deque[str] = deque(maxlen=20)
+    doing = "pip is starting"
+    since_s = time.monotonic()
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        while True:
+            if not selector.select(timeout=_HEARTBEAT_S):
+                report(f"{doing} ({time.monotonic() - since_s:.0f} s so far)")
+                continue
+            line = output.readline()
+            if not line:
+                return list(last_lines)
+            line = line.strip()
+            last_lines.append(line)
+            if line.startswith(_TOLD_VERBS):
+                doing, since_s = _shorten(line), time.monotonic()
+                report(doing)
+
+
+def _shorten(line: str) -> str:
+    """One line that fits a terminal: the list of all packages does not."""
+    words = line.split()
+    if line.startswith(("Installing collected packages:", "Successfully installed")):
+        count = len(words) - (3 if line.startswith("Installing") else 2)
+        return f"{words[0]} {'' if line.startswith('Installing') else 'installed '}{count} packages"
+    return " ".join(words[:1] + [word.rpartition("/")[2] for word in words[1:]])
+
+
+def _failure(what: str, lines: Sequence[str]) -> OperationError:
+    errors = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith(("ERROR:", "error:"))]
+    told = errors[-1] if errors else next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    return OperationError(
+        f"pip could not install {what}: {told}",
+        hint="check the network and pip's settings (python -m pip config list), then run the same command again",
+    )
