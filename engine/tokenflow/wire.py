@@ -259,10 +259,17 @@ class StartRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class StopRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """POST /v1/engine/stop and /v1/engine/restart. `drain_s` None takes the daemon's default."""
+    """POST /v1/engine/stop. `drain_s` None takes the daemon's default."""
 
     drain_s: float | None = None
     daemon: bool = False
+
+
+class RestartRequest(StopRequest, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /v1/engine/restart. `profile` None keeps the profile and the engine arguments that ran."""
+
+    profile: str | None = None
+    engine_args: list[str] = msgspec.field(default_factory=list)
 
 
 class ModeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
