@@ -1,1 +1,17 @@
-"""One file per command."""
+"""One file per command. A command's module is imported only when that command is used."""
+
+# Name → one line for `tfctl --help`, in the order of the help. Kept here so that the list costs no import;
+# a test holds every line against the first line of its command's own help.
+SUMMARIES: dict[str, str] = {
+    "start": "Start the engine, and the daemon if none runs.",
+    "stop": "Stop the engine.",
+    "restart": "Stop the engine and start it again.",
+    "status": "Show the daemon, the engine and the policy.",
+    "ps": "List requests, least runway first.",
+    "top": "Watch requests live.",
+    "wait": "Wait until the engine serves, is drained or has stopped.",
+    "mode": "Show or set what the policy may do.",
+    "logs": "Show the engine's log.",
+    "engine": "Install or show the engine's packages.",
+    "profile": "List and show profiles.",
+}

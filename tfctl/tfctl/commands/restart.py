@@ -1,0 +1,50 @@
+"""`tfctl restart`"""
+
+from typing import Annotated
+
+import typer
+
+from tfctl.operations import follow, reporter
+from tfctl.options import EngineArgsCommand, engine_args
+from tfctl.output import Role, note, write_json, write_line
+from tfctl.session import Session
+from tokenflow.wire import OperationDocument, RestartRequest, StatusDocument
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_INTERRUPTED = 130
+
+
+@app.command(cls=EngineArgsCommand)
+def restart(
+    ctx: typer.Context,
+    profile: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROFILE]", show_default=False, help="Another profile than the one that runs."),
+    ] = None,
+    drain_s: Annotated[
+        float | None, typer.Option("--drain", metavar="S", min=0.0, help="Let streams finish for up to S seconds.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")] = True,
+) -> None:
+    """Stop the engine and start it again."""
+    session = Session(ctx)
+    client = session.client()
+    request = RestartRequest(drain_s=drain_s, profile=profile, engine_args=engine_args(ctx))
+    operation = client.post("/v1/engine/restart", request, OperationDocument)
+    session.warn_if_other_version(client)
+    try:
+        if wait:
+            with reporter(session) as report:
+                operation = follow(client, operation, report, session.options.timeout_s)
+    except KeyboardInterrupt:
+        note("the restart goes on; watch it: tfctl status --watch; end it: tfctl stop")
+        raise typer.Exit(_INTERRUPTED) from None
+    if session.as_json:
+        write_json(operation)
+    elif not session.options.quiet and not wait:
+        write_line("the engine is restarting; wait for it: tfctl wait --for serving")
+    elif not session.options.quiet:
+        engine = client.get("/v1/status", StatusDocument).engine
+        write_line(
+            f"{session.look.paint('serving', Role.GOOD)} {engine.model} at {engine.url} (profile {engine.profile})"
+        )

@@ -1,0 +1,89 @@
+"""`tfctl start`"""
+
+from typing import Annotated
+
+import typer
+
+from tfctl import daemon
+from tfctl.client import Client
+from tfctl.operations import follow, reporter
+from tfctl.options import EngineArgsCommand, engine_args
+from tfctl.output import Role, note, write_json, write_line
+from tfctl.session import Session
+from tokenflow.errors import TokenFlowError
+from tokenflow.wire import OperationDocument, StartRequest, StatusDocument
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+DEFAULT_PROFILE = "demo-cpu"
+_INTERRUPTED = 130
+
+
+@app.command(cls=EngineArgsCommand)
+def start(
+    ctx: typer.Context,
+    profile: Annotated[
+        str | None, typer.Argument(metavar="[PROFILE]", show_default=False, help="See: tfctl profile list.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")] = True,
+) -> None:
+    """Start the engine, and the daemon if none runs.
+
+    Words behind `--` are handed to SGLang and override the profile's own: tfctl start demo-cpu -- --port 30001
+    """
+    session = Session(ctx)
+    client = session.find()
+    spawned: daemon.SpawnedDaemon | None = None
+    if client is None:
+        client, spawned = daemon.bring_up(session)
+    try:
+        operation = _start(session, client, profile, engine_args(ctx), wait=wait)
+    except TokenFlowError as error:
+        if spawned is not None and error.exit_code != 75:
+            # Nothing served and nobody else asked for this daemon: a failed start leaves nothing behind.
+            spawned.end()
+        raise
+    except KeyboardInterrupt:
+        note("the start goes on; watch it: tfctl status --watch; end it: tfctl stop")
+        raise typer.Exit(_INTERRUPTED) from None
+    _print_result(session, client, operation, has_waited=wait)
+
+
+def _start(
+    session: Session, client: Client, profile: str | None, arguments: list[str], *, wait: bool
+) -> OperationDocument:
+    if profile is None:
+        profile = _known_profile(client)
+        if profile is None and session.is_chatty:
+            note(f"no profile named: taking {DEFAULT_PROFILE} (others: tfctl profile list)")
+        profile = profile or DEFAULT_PROFILE
+    request = StartRequest(profile=profile, engine_args=arguments)
+    operation = client.post("/v1/engine/start", request, OperationDocument)
+    session.warn_if_other_version(client)
+    if not wait:
+        return operation
+    with reporter(session) as report:
+        return follow(client, operation, report, session.options.timeout_s)
+
+
+def _known_profile(client: Client) -> str | None:
+    """The profile that runs, or ran last under this daemon."""
+    return client.get("/v1/status", StatusDocument).engine.profile
+
+
+def _print_result(session: Session, client: Client, operation: OperationDocument, *, has_waited: bool) -> None:
+    if session.as_json:
+        write_json(operation)
+        return
+    if session.options.quiet:
+        return
+    if not has_waited:
+        write_line("the engine is starting; wait for it: tfctl wait --for serving")
+        return
+    engine = client.get("/v1/status", StatusDocument).engine
+    was_running = (operation.result or {}).get("already") is True
+    verb = "already serving" if was_running else "serving"
+    look = session.look
+    write_line(
+        f"{look.paint(verb, Role.GOOD)} {engine.model or 'the model'} at {engine.url} (profile {engine.profile})"
+    )
+    write_line("requests: tfctl ps; live view: tfctl top; stop: tfctl stop")

@@ -1,0 +1,60 @@
+"""`tfctl top`"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tfctl.documents import TopDocument
+from tfctl.options import Command
+from tfctl.output import write_json, write_line
+from tfctl.session import Session
+from tokenflow.errors import HostError, UsageError
+from tokenflow.wire import RequestsDocument, StatusDocument
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(cls=Command)
+def top(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", show_default=False, help="Print one frame and exit.")] = False,
+    use_ascii: Annotated[bool, typer.Option("--ascii", show_default=False, help="No Unicode glyphs.")] = False,
+) -> None:
+    """Watch requests live.
+
+    Keys: q quits, ? helps, space freezes the view while the engine goes on.
+    """
+    session = Session(ctx)
+    if once:
+        _print_frame(session, use_ascii=use_ascii)
+        return
+    if session.as_json:
+        raise UsageError("the live view has no JSON", hint="tfctl top --once --json, or tfctl ps --json --watch")
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()):
+        raise UsageError("the live view needs a terminal", hint="tfctl top --once")
+    path = session.client().path
+    try:
+        from tokenflow_tui.app import LiveView
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "textual":
+            raise
+        raise HostError(
+            "the live view's package (textual) is not installed here",
+            hint=f"install it: {sys.executable} -m pip install 'tokenflow-serving[tui]'; or: tfctl top --once",
+        ) from None
+    LiveView(path, explicit=session.options.socket, use_ascii=use_ascii).run()
+
+
+def _print_frame(session: Session, *, use_ascii: bool) -> None:
+    client = session.client()
+    status = client.get("/v1/status", StatusDocument)
+    requests = client.get("/v1/requests", RequestsDocument)
+    session.warn_if_other_version(client)
+    if session.as_json:
+        write_json(TopDocument(status=status, requests=requests))
+        return
+    from tokenflow_tui.frame import render_frame
+
+    for line in render_frame(status, requests, session.look, use_ascii=use_ascii):
+        write_line(line)

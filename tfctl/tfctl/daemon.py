@@ -1,0 +1,180 @@
+"""Brings a daemon up: the unit where it is installed and ours to start, else a process of the user's own."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from tfctl.client import Client, answers
+from tfctl.session import Session
+from tokenflow.errors import (
+    ConfigurationError,
+    HostError,
+    OperationError,
+    PermissionDeniedError,
+    TimedOutError,
+    TokenFlowError,
+    from_body,
+)
+from tokenflow.locations import (
+    check_socket_path,
+    ensure_private_folder,
+    socket_candidates,
+    user_runtime_folder,
+    user_socket,
+    user_state_folder,
+)
+from tokenflow.wire import ErrorBody
+
+UNIT = "tokenflowd.service"
+START_LIMIT_S = 20.0
+_STOP_LIMIT_S = 40.0
+_NEEDED_MODULES = ("tokenflowd.main", "aiohttp", "zmq", "structlog", "psutil", "pydantic_settings")
+_UNIT_FOLDERS = (Path("/etc/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/usr/lib/systemd/system"))
+
+
+def daemon_log() -> Path:
+    """Where a daemon that `tfctl start` brought up writes its own log."""
+    return user_state_folder() / "daemon.log"
+
+
+class SpawnedDaemon:
+    """A daemon process that this command has started and may have to end again."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", socket: Path, log: Path, log_start_bytes: int) -> None:
+        self.socket = socket
+        self._process = process
+        self._log = log
+        self._log_start_bytes = log_start_bytes
+
+    def wait_ready(self, limit_s: float) -> None:
+        """Until the socket answers. Raises what the daemon died of, or TimedOutError (and ends it)."""
+        until_s = time.monotonic() + limit_s
+        while not answers(self.socket):
+            exit_code = self._process.poll()
+            if exit_code is not None:
+                raise self._death(exit_code)
+            if time.monotonic() > until_s:
+                self.end()
+                raise TimedOutError(
+                    f"the daemon did not answer at {self.socket} within {limit_s:g} s",
+                    hint=f"read its log: tail {self._log}",
+                )
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        """Ends it, politely first."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _death(self, exit_code: int) -> TokenFlowError:
+        with self._log.open("rb") as file:
+            file.seek(self._log_start_bytes)
+            lines = file.read().decode(errors="replace").splitlines()
+        return explain_death(lines, exit_code, self._log)
+
+
+def explain_death(lines: list[str], exit_code: int, log: Path) -> TokenFlowError:
+    """The error that made the daemon exit: the last one in its log, else its exit code."""
+    for line in reversed(lines):
+        error = _error_in(line)
+        if error is not None and error.exit_code == exit_code:
+            return error
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    how = f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+    message = f"the daemon {how} while it started" + (f": {last}" if last else "")
+    kind = {77: PermissionDeniedError, 78: ConfigurationError}.get(exit_code, OperationError)
+    return kind(message, hint=f"read its log: tail {log}")
+
+
+def _error_in(line: str) -> TokenFlowError | None:
+    """The daemon logs JSON lines; a fatal one carries the error's `code`, and its `message` or `event`."""
+    try:
+        entry = json.loads(line)
+        if not isinstance(entry, dict) or not isinstance(entry.get("code"), str):
+            return None
+        text = entry.get("message") or entry.get("error") or entry["event"]
+        body = {"code": entry["code"], "message": text, "hint": entry.get("hint"), "field": entry.get("field")}
+        return from_body(msgspec.convert(body, ErrorBody))
+    except (ValueError, KeyError, msgspec.ValidationError):
+        return None
+
+
+def bring_up(session: Session) -> tuple[Client, SpawnedDaemon | None]:
+    """A client of a daemon that runs now. The second value is the process, if one had to be spawned."""
+    explicit = session.options.socket
+    if explicit is None and _unit_is_ours():
+        return Client(_start_unit(), session.options.timeout_s), None
+    spawned = _spawn(user_socket() if explicit is None else explicit, is_explicit=explicit is not None)
+    spawned.wait_ready(START_LIMIT_S)
+    return Client(spawned.socket, session.options.timeout_s), spawned
+
+
+def _unit_is_ours() -> bool:
+    is_installed = Path("/run/systemd/system").is_dir() and any((folder / UNIT).exists() for folder in _UNIT_FOLDERS)
+    return is_installed and os.geteuid() == 0
+
+
+def _start_unit() -> Path:
+    socket = socket_candidates()[0]
+    done = subprocess.run(
+        ["systemctl", "--no-ask-password", "start", UNIT], capture_output=True, text=True, check=False
+    )
+    until_s = time.monotonic() + START_LIMIT_S
+    while done.returncode == 0 and time.monotonic() < until_s:
+        if answers(socket):
+            return socket
+        time.sleep(0.05)
+    detail = " ".join(done.stderr.split()) or f"it does not answer at {socket}"
+    raise OperationError(f"{UNIT} did not start: {detail}", hint=f"see why: journalctl -u {UNIT} -n 50")
+
+
+def _spawn(socket: Path, *, is_explicit: bool) -> SpawnedDaemon:
+    _check_installed()
+    check_socket_path(socket)
+    if not is_explicit:
+        ensure_private_folder(user_runtime_folder())
+    log = daemon_log()
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as stream:
+            log_start_bytes = stream.tell()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tokenflowd.main", "--on-demand", "--socket", str(socket.absolute())],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+                close_fds=True,
+            )
+    except OSError as error:
+        raise HostError(
+            f"cannot start the daemon: {error.strerror}: {error.filename or log}",
+            hint="make the folder writable, or choose another one with XDG_STATE_HOME",
+        ) from error
+    return SpawnedDaemon(process, socket, log, log_start_bytes)
+
+
+def _check_installed() -> None:
+    missing = [name for name in _NEEDED_MODULES if not _has_module(name)]
+    if missing:
+        raise HostError(
+            f"the daemon's packages are not installed here (missing: {', '.join(missing)})",
+            hint=f"install them: {sys.executable} -m pip install 'tokenflow-serving[daemon]'",
+        )
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,72 @@
+"""JSON documents that tfctl makes itself; those of the daemon are in `tokenflow.wire`."""
+
+from typing import Any
+
+import msgspec
+
+from tokenflow.wire import Document, EngineState, RequestsDocument, StatusDocument
+
+
+class ClientVersionDocument(Document, kw_only=True):
+    """`tfctl --version --json`"""
+
+    api: str
+    python: str
+
+
+class WaitDocument(Document, kw_only=True, rename={"for_": "for"}):
+    """`tfctl wait --json`: the state was reached after `waited_s` seconds."""
+
+    for_: str
+    state: EngineState
+    waited_s: float
+
+
+class LogsDocument(Document, kw_only=True):
+    """`tfctl logs --json`: oldest line first."""
+
+    lines: list[str]
+
+
+class LogLineDocument(Document, kw_only=True):
+    """One line of `tfctl logs -f --json`."""
+
+    line: str
+
+
+class EngineSetDocument(Document, kw_only=True):
+    """`tfctl engine show --json`: what of the engine is installed in this environment."""
+
+    engine_set: dict[str, Any]
+
+
+class ProfileSummary(msgspec.Struct, kw_only=True):
+    """One profile file. `error` says what is wrong with it, if it cannot be read."""
+
+    name: str
+    origin: str
+    path: str
+    description: str | None = None
+    error: str | None = None
+
+
+class ProfilesDocument(Document, kw_only=True):
+    """`tfctl profile list --json`"""
+
+    profiles: list[ProfileSummary]
+
+
+class ProfileDocument(Document, kw_only=True):
+    """`tfctl profile show NAME --json`: the file's contents as they stand."""
+
+    name: str
+    origin: str
+    path: str
+    contents: dict[str, Any]
+
+
+class TopDocument(Document, kw_only=True):
+    """`tfctl top --once --json`: one frame of the live view."""
+
+    status: StatusDocument
+    requests: RequestsDocument

@@ -1,0 +1,107 @@
+"""Writing to stdout and stderr: never a traceback when the reader has gone, no colour where none is wanted."""
+
+import os
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TextIO
+
+import msgspec
+import typer
+
+from tokenflow.wire import Document, stamp
+
+
+class Role(StrEnum):
+    """What a piece of text means; how it looks is decided in one place. Colour never stands alone: a glyph or a
+    word always says the same."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    FAINT = "faint"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the stream can show. `width` None: no limit (a pipe)."""
+
+    colour: bool = False
+    unicode: bool = True
+    width: int | None = None
+
+    def paint(self, text: str, role: Role) -> str:
+        """`text` in the role's colour, or unchanged where colour is not wanted."""
+        if not self.colour:
+            return text
+        match role:
+            case Role.PLAIN:
+                return text
+            case Role.STRONG:
+                return typer.style(text, bold=True)
+            case Role.FAINT:
+                return typer.style(text, dim=True)
+            case Role.GOOD:
+                return typer.style(text, fg="green")
+            case Role.WARN:
+                return typer.style(text, fg="yellow")
+            case Role.BAD:
+                return typer.style(text, fg="red", bold=True)
+
+
+def look_of(stream: TextIO | None) -> Look:
+    """NO_COLOR, TERM=dumb and pipes turn colour off; COLUMNS sets the width."""
+    if stream is None:
+        return Look()
+    is_terminal = stream.isatty()
+    colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    columns = os.environ.get("COLUMNS", "")
+    width: int | None = None
+    if columns.isdecimal() and int(columns) > 0:
+        width = int(columns)
+    elif is_terminal:
+        width = os.get_terminal_size(stream.fileno()).columns or None
+    return Look(colour=colour, unicode=encoding.startswith("utf"), width=width)
+
+
+def write_line(text: str = "") -> None:
+    """One line on stdout."""
+    _write(text + "\n")
+
+
+def write_json(document: Document) -> None:
+    """One JSON document on one line on stdout, stamped unless the daemon has done so."""
+    if not document.schema:
+        stamp(document)
+    _write(msgspec.json.encode(document).decode() + "\n")
+
+
+def note(text: str) -> None:
+    """One line for people on stderr."""
+    if sys.stderr is not None:
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except OSError:
+            pass  # nobody can be told
+
+
+def _write(text: str) -> None:
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `tfctl ps | head`: the reader has had enough. The interpreter's own flush at exit must find an open file.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ReaderGoneError from None
+    except UnicodeEncodeError:
+        sys.stdout.write(text.encode(sys.stdout.encoding, "replace").decode(sys.stdout.encoding))
+        sys.stdout.flush()
+
+
+class ReaderGoneError(Exception):
+    """stdout was closed by its reader. Ends the command quietly."""

@@ -1,0 +1,1 @@
+"""Documents as text for people: pure functions from a document and a look to lines."""
