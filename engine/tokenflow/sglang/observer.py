@@ -40,6 +40,7 @@ class SchedulerObserver:
         self._step_count = 0
         self._last_step_s: float | None = None
         self._sequence = 0
+        self._had_work = False
         self._next_poll_s = 0.0
         self._next_telemetry_s = 0.0
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
@@ -66,7 +67,8 @@ class SchedulerObserver:
             self._next_poll_s = now_s + POLL_INTERVAL_S
             self._take_deliveries()
             self._answer_commands()
-        if now_s >= self._next_telemetry_s:
+        # Work that has just arrived is told at once: the step that it starts may take long, and says nothing meanwhile.
+        if now_s >= self._next_telemetry_s or (self._scheduler.waiting_queue and not self._had_work):
             self._next_telemetry_s = now_s + TELEMETRY_INTERVAL_S
             self._send_telemetry(now_s)
 
@@ -132,6 +134,7 @@ class SchedulerObserver:
         if self.mode is not Mode.OFF:
             self._builder.reconcile(scheduler, now_s)
         self._sequence += 1
+        self._had_work = not scheduler.is_fully_idle()
         message = link.Telemetry(
             plugin_version=__version__,
             engine_version=self._engine_version,
@@ -140,7 +143,7 @@ class SchedulerObserver:
             sent_s=now_s,
             step_count=self._step_count,
             last_step_s=self._last_step_s,
-            has_work=bool(scheduler.waiting_queue) or not _is_empty(scheduler.running_batch),
+            has_work=self._had_work,
             mode=self.mode,
             variant=self._settings.variant,
             overload=False,
@@ -155,10 +158,6 @@ class SchedulerObserver:
             requests=self._builder.rows(now_s),
         )
         self._telemetry.send(link.encode(message), zmq.NOBLOCK)
-
-
-def _is_empty(batch: Any) -> bool:
-    return batch is None or not batch.reqs
 
 
 def _bound(context: "zmq.Context[Any]", kind: int, path: Path) -> Any:

@@ -28,8 +28,6 @@ class SnapshotBuilder:
     def reconcile(self, scheduler: Any, now_s: float) -> None:
         """Sets every live request's state from where the scheduler holds it, and ends those that it dropped."""
         self._pass_number += 1
-        for req in scheduler.waiting_queue:
-            self._place(req, RequestState.PREEMPTED if req.output_ids else RequestState.WAITING, now_s)
         for batch in (scheduler.running_batch, scheduler.last_batch):
             if batch is not None:
                 for req in batch.reqs:
@@ -37,6 +35,8 @@ class SnapshotBuilder:
                         self._place(req, RequestState.RUNNING if req.output_ids else RequestState.PREFILLING, now_s)
         if scheduler.chunked_req is not None:
             self._place(scheduler.chunked_req, RequestState.PREFILLING, now_s)
+        for req in scheduler.waiting_queue:  # last: one that was just taken out may still be in the last batch
+            self._place(req, RequestState.PREEMPTED if req.output_ids else RequestState.WAITING, now_s)
         self._explain_waiting(scheduler)
         for entry in list(self._tracker.requests.values()):
             if entry.seen_at != self._pass_number:

@@ -1,0 +1,224 @@
+"""The middleware in front of small ASGI applications, with SGLang's tokenizer manager played by a generator."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import pytest
+from tokenflow.sglang.annotation import read
+from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.frontend import Frontend
+from tokenflow.sglang.middleware import TokenFlowMiddleware
+from tokenflow.sglang.settings import PluginSettings
+from tokenflow.sglang.streams import current_stream
+from tokenflow.sglang.tokenizer_hooks import TokenizerHooks
+
+
+class Reports:
+    """Takes the place of the ZeroMQ reporter and keeps what it was given."""
+
+    def __init__(self):
+        self.deliveries = []
+
+    def report(self, deliveries):
+        self.deliveries.extend(deliveries)
+
+
+class Client:
+    """Sends one request through the middleware and keeps what comes back."""
+
+    def __init__(self, app, path="/v1/chat/completions", method="POST", **headers):
+        self.frontend = Frontend(PluginSettings(), FaultGuard(), Reports())
+        self.hooks = TokenizerHooks(self.frontend)
+        self.app = TokenFlowMiddleware(lambda *a: app(self, *a), self.frontend)
+        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        self.scope = {"type": "http", "method": method, "path": path, "headers": raw}
+        self.messages = []
+
+    async def run(self):
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message):
+            self.messages.append(message)
+            await asyncio.sleep(0)
+
+        await self.app(self.scope, receive, send)
+
+    @property
+    def status(self):
+        return self.messages[0]["status"]
+
+    @property
+    def headers(self):
+        return {name.decode(): value.decode() for name, value in self.messages[0]["headers"]}
+
+    @property
+    def body(self):
+        return b"".join(message.get("body", b"") for message in self.messages[1:])
+
+
+async def outputs_of(manager, obj, request):
+    tokenized = SimpleNamespace(rid=obj.rid, stream=obj.stream, sampling_params=SimpleNamespace(custom_params=None))
+    manager.hooks.before_send_one(manager, tokenized)
+    manager.seen = read(tokenized.sampling_params)
+    for count in (1, 2, 4):
+        yield {"meta_info": {"id": obj.rid, "completion_tokens": count}}
+
+
+def generation(stream=True, rid=None, n=1, text="hello"):
+    return SimpleNamespace(stream=stream, rid=rid, text=text, sampling_params={"n": n})
+
+
+async def streaming_app(client, scope, receive, send, obj=None):
+    obj = obj or generation()
+    headers = [(b"content-type", b"text/event-stream"), (b"Cache-Control", b"max-age=9")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    async for output in client.hooks.around_generate(outputs_of, client, obj, None):
+        text = f"data: {output['meta_info']['completion_tokens']}\n\n"
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+    await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+
+
+async def test_a_stream_gets_its_id_its_reader_and_anti_buffering_headers():
+    client = Client(streaming_app, x_tokenflow_rate="2.5")
+    await client.run()
+    rid = client.headers["x-tokenflow-request-id"]
+    assert client.seen.reader.rate_tok_s == 2.5
+    assert client.seen.parent_rid is None
+    assert [d.delivered_tokens for d in client.frontend.reporter.deliveries] == [1, 2, 4, 4]
+    assert {d.rid for d in client.frontend.reporter.deliveries} == {rid}
+    assert client.frontend.reporter.deliveries[-1].is_closed
+    assert client.headers["x-accel-buffering"] == "no"
+    assert [v for n, v in client.messages[0]["headers"] if n.lower() == b"cache-control"] == [b"no-cache"]
+    assert not client.frontend.streams
+    assert current_stream.get() is None
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", ""])
+async def test_a_bad_rate_is_refused_before_sglang_sees_it(rate):
+    async def never(client, scope, receive, send):
+        raise AssertionError("reached SGLang")
+
+    client = Client(never, x_tokenflow_rate=rate)
+    await client.run()
+    assert client.status == 400
+    error = json.loads(client.body)["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == "X-TokenFlow-Rate"
+
+
+async def test_without_stream_nobody_reads_along():
+    async def app(client, scope, receive, send):
+        async for _ in client.hooks.around_generate(outputs_of, client, generation(stream=False), None):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}", "more_body": False})
+
+    client = Client(app, x_tokenflow_rate="2.5")
+    await client.run()
+    assert client.seen.reader.class_name == "batch"
+    assert client.seen.reader.rate_tok_s is None
+
+
+async def test_a_clients_own_rid_is_refused():
+    async def app(client, scope, receive, send):
+        with pytest.raises(ValueError, match="X-TokenFlow-Request-Id"):
+            await anext(client.hooks.around_generate(outputs_of, client, generation(rid="mine"), None))
+
+    await Client(app).run()
+
+
+@pytest.mark.parametrize("obj", [generation(n=2), generation(text=["a", "b"])])
+async def test_several_choices_keep_the_ids_that_sglang_mints(obj):
+    async def app(client, scope, receive, send):
+        async for _ in client.hooks.around_generate(outputs_of, client, obj, None):
+            break
+        client.rid_given = obj.rid
+
+    client = Client(app)
+    await client.run()
+    assert client.rid_given is None
+
+
+async def test_other_routes_pass_untouched():
+    async def app(client, scope, receive, send):
+        assert current_stream.get() is None
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    client = Client(app, path="/v1/models", method="GET", x_tokenflow_rate="nan")
+    await client.run()
+    assert client.messages[0]["headers"] == []
+
+
+async def test_closed_admission_answers_503_at_once():
+    async def never(client, scope, receive, send):
+        raise AssertionError("admitted")
+
+    client = Client(never)
+    client.frontend.is_admission_open = False
+    await client.run()
+    assert client.status == 503
+    assert client.headers["retry-after"] == "10"
+
+
+async def slow_app(client, scope, receive, send):
+    kind = client.kind
+    if kind != "not started":
+        content_type = b"text/event-stream" if kind == "events" else b"application/json"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", content_type)]})
+        await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+    client.is_waiting.set()
+    await asyncio.sleep(30)
+
+
+async def cut(kind):
+    client = Client(slow_app)
+    client.kind, client.is_waiting = kind, asyncio.Event()
+    task = asyncio.create_task(client.run())
+    await client.is_waiting.wait()
+    client.frontend.cut_streams("the engine was stopped by its operator")
+    await asyncio.wait_for(task, 5)
+    assert not client.frontend.streams
+    return client
+
+
+async def test_a_cut_stream_gets_an_error_event_and_a_proper_end():
+    client = await cut("events")
+    event, done = client.body.decode().removeprefix("data: 1\n\n").strip().split("\n\n")
+    error = json.loads(event.removeprefix("data: "))["error"]
+    assert error["code"] == "engine_stopped"
+    assert "stopped by its operator" in error["message"]
+    assert done == "data: [DONE]"
+    assert client.messages[-1]["more_body"] is False
+
+
+async def test_a_cut_response_that_has_not_begun_is_a_503():
+    client = await cut("not started")
+    assert client.status == 503
+
+
+async def test_a_client_that_cancels_by_itself_is_not_answered():
+    client = Client(slow_app)
+    client.kind, client.is_waiting = "events", asyncio.Event()
+    task = asyncio.create_task(client.run())
+    await client.is_waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert client.messages[-1]["more_body"] is True
+    assert not client.frontend.streams
+
+
+async def test_a_count_that_cannot_be_read_never_touches_the_output():
+    async def odd(manager, obj, request):
+        yield {"no": "meta"}
+
+    async def app(client, scope, receive, send):
+        client.got = [o async for o in client.hooks.around_generate(odd, client, generation(), None)]
+
+    client = Client(app)
+    await client.run()
+    assert client.got == [{"no": "meta"}]
+    assert client.frontend.guard.fault_count == 1

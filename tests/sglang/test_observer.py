@@ -1,0 +1,109 @@
+"""The scheduler's half over real ZeroMQ sockets, with a scheduler of a few attributes."""
+
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+from fakes import FakeReq, batch_of, scheduler_with
+from tokenflow import link
+from tokenflow.policy.states import Mode
+from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.settings import PluginSettings
+from tokenflow.wire import PluginState
+
+WAIT_MS = 5000
+
+
+class Bench:
+    """An observer, and the daemon's and the HTTP process's ends of its sockets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.req = FakeReq("tf-a")
+        self.guard = FaultGuard()
+        self.scheduler = scheduler_with([], [self.req])
+        self.observer = SchedulerObserver(self.scheduler, folder, PluginSettings(), self.guard)
+        self.context = zmq.Context()
+        self.telemetry = self.connected(zmq.SUB, folder / link.TELEMETRY_SOCKET)
+        self.telemetry.setsockopt(zmq.SUBSCRIBE, b"")
+        self.commands = self.connected(zmq.DEALER, folder / link.SCHEDULER_SOCKET)
+        self.deliveries = self.connected(zmq.PUSH, folder / link.DELIVERY_SOCKET)
+
+    def connected(self, kind, path):
+        socket = self.context.socket(kind)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(f"ipc://{path}")
+        return socket
+
+    def turn_until(self, socket):
+        deadline_s = time.monotonic() + WAIT_MS / 1000
+        while time.monotonic() < deadline_s:
+            self.observer.on_loop()
+            if socket.poll(10):
+                return socket.recv()
+        raise AssertionError("nothing came")
+
+    def command(self, message):
+        self.commands.send(link.encode(message))
+        return link.decode_reply(self.turn_until(self.commands))
+
+    def next_telemetry(self):
+        return link.decode_telemetry(self.turn_until(self.telemetry))
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = Bench(tmp_path)
+    yield made
+    made.context.destroy()
+    for socket in (made.observer._telemetry, made.observer._commands, made.observer._deliveries):
+        socket.close()
+
+
+def test_telemetry_carries_rows_and_counts(bench):
+    bench.req.make(3)
+    bench.observer.on_step(batch_of(bench.req))
+    message = bench.next_telemetry()
+    assert message.step_count == 1
+    assert message.has_work
+    assert message.plugin is PluginState.ACTIVE
+    assert [(row.rid, row.generated_tokens) for row in message.requests] == [("tf-a", 3)]
+
+
+def test_deliveries_reach_the_buffer(bench):
+    bench.req.make(3)
+    bench.observer.on_step(batch_of(bench.req))
+    bench.deliveries.send(link.encode(link.DeliveryBatch([link.Delivery("tf-a", 2, time.monotonic())])))
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s:
+        if bench.next_telemetry().requests[0].delivered_tokens == 2:
+            return
+    raise AssertionError("the delivery never arrived")
+
+
+def test_mode_is_set_and_read_back_and_enforce_is_refused(bench):
+    assert bench.command(link.SetMode(mode=Mode.OFF)).mode is Mode.OFF
+    reply = bench.command(link.SetMode(mode=Mode.OBSERVE))
+    assert (reply.mode, reply.revision) == (Mode.OBSERVE, 2)
+    refused = bench.command(link.SetMode(mode=Mode.ENFORCE))
+    assert refused.error_code == "unsupported"
+    assert refused.mode is Mode.OBSERVE
+
+
+def test_what_is_not_a_command_is_answered_and_counted(bench):
+    bench.commands.send(b"\xc1 rubbish")
+    assert link.decode_reply(bench.turn_until(bench.commands)).error_code == "bad_command"
+    assert bench.guard.fault_count == 1
+    assert bench.command(link.Ping()).error_code is None
+
+
+def test_work_that_arrives_is_told_at_once(bench):
+    idle = scheduler_with()
+    bench.observer._scheduler = idle
+    while bench.next_telemetry().has_work:
+        pass
+    bench.observer._next_telemetry_s = time.monotonic() + 3600
+    idle.waiting_queue.append(FakeReq("tf-new"))
+    idle.is_fully_idle = lambda: False
+    assert bench.next_telemetry().has_work

@@ -1,0 +1,43 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenflow import link
+from tokenflow.policy.states import Mode
+
+COMMANDS = st.one_of(
+    st.just(link.Ping()),
+    st.sampled_from(Mode).map(lambda mode: link.SetMode(mode=mode)),
+    st.booleans().map(lambda reopen: link.CloseAdmission(reopen=reopen)),
+    st.text(max_size=200).map(lambda text: link.CutStreams(message=text)),
+)
+
+
+@given(COMMANDS)
+def test_every_command_comes_back_as_it_was(command):
+    assert link.decode_command(link.encode(command)) == command
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_refused_and_never_anything_else(body):
+    try:
+        command = link.decode_command(body)
+    except msgspec.MsgspecError:
+        return
+    assert isinstance(command, link.Command)
+
+
+def test_an_unknown_command_is_refused():
+    with pytest.raises(msgspec.ValidationError):
+        link.decode_command(msgspec.msgpack.encode({"type": "self_destruct"}))
+
+
+def test_a_newer_reply_with_unknown_fields_is_still_read():
+    body = msgspec.to_builtins(link.Reply(plugin_version="9", pid=1, plugin="active"))
+    assert link.decode_reply(msgspec.msgpack.encode({**body, "new_field": 1})).plugin_version == "9"
+
+
+@given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 2**31), st.floats(0, 1e9)), max_size=20))
+def test_deliveries_come_back(parts):
+    batch = link.DeliveryBatch([link.Delivery(*part) for part in parts])
+    assert link.decode_deliveries(link.encode(batch)) == batch
