@@ -41,6 +41,7 @@ class Telemetry(msgspec.Struct, kw_only=True):
     overload: bool
     revision: int
     fault_count: int
+    plugin_spent_s: float = 0.0  # seconds that our hooks have taken on the scheduler's thread since its start
     plugin: PluginState
     blocked_by: list[str]
     capacity: Capacity

@@ -37,6 +37,7 @@ class SchedulerObserver:
         self.tracker = RequestTracker(settings.default_rate_tok_s)
         self._builder = SnapshotBuilder(self.tracker)
         self._engine_version = compat.engine_version() or "unknown"
+        self.spent_s = 0.0  # in our own hooks, so that the plugin's cost is a measured number; added up by the hooks
         self._step_count = 0
         self._last_step_s: float | None = None
         self._sequence = 0
@@ -149,6 +150,7 @@ class SchedulerObserver:
             overload=False,
             revision=self.revision,
             fault_count=self._guard.fault_count,
+            plugin_spent_s=self.spent_s,
             plugin=self._plugin_state(),
             blocked_by=[],
             capacity=self._builder.capacity(),

@@ -1,6 +1,7 @@
 """Hooks on SGLang's scheduler. Thin: they find the observer and hand over, guarded."""
 
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,24 @@ class SchedulerHooks:
         observer = self._observer
         if observer is None or self.guard.is_tripped:
             return
+        begin_s = time.perf_counter()
         try:
             observer.on_loop()
         except Exception as error:  # noqa: BLE001 - fail open
             self.guard.record("on_loop", error)
+        observer.spent_s += time.perf_counter() - begin_s
 
     def after_step(self, outcome: Any, scheduler: Any, batch: Any, result: Any) -> None:
         """AFTER process_batch_result."""
         observer = self._observer
         if observer is None or self.guard.is_tripped:
             return
+        begin_s = time.perf_counter()
         try:
             observer.on_step(batch)
         except Exception as error:  # noqa: BLE001 - fail open
             self.guard.record("on_step", error)
+        observer.spent_s += time.perf_counter() - begin_s
 
     def _attach(self, scheduler: Any) -> SchedulerObserver | None:
         if not _is_rank_zero(scheduler):
