@@ -1,14 +1,16 @@
 """Runs pip for the running environment and tells what it does while it does it."""
 
+import contextlib
 import importlib.util
 import json
+import os
 import selectors
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +19,7 @@ from tokenflow.errors import HostError, OperationError
 Report = Callable[[str], None]
 
 _HEARTBEAT_S = 15.0
+_POLL_S = 0.2
 _TOLD_VERBS = ("Collecting", "Downloading", "Using cached", "Processing", "Installing", "Successfully", "Building")
 
 
@@ -28,9 +31,8 @@ def dry_run_report(requirement: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tokenflow-pip-") as folder:
         path = Path(folder) / "report.json"
         options = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", str(path)]
-        completed = subprocess.run(
-            _command([*options, requirement]), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
-        )
+        command = _command("install", [*options, requirement])
+        completed = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if completed.returncode != 0 or not path.is_file():
             raise _failure(requirement, completed.stderr.splitlines())
         report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -43,31 +45,75 @@ def install(arguments: Sequence[str], report: Report) -> None:
     Raises OperationError with pip's own last words when it fails.
     """
     process = subprocess.Popen(
-        _command(["--progress-bar", "off", *arguments]),
+        _command("install", ["--progress-bar", "off", *arguments]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     assert process.stdout is not None
-    try:
+    with _ended_with_us(process):
         last_lines = _follow(process.stdout, report)
         return_code = process.wait()
-    finally:
-        if process.poll() is None:  # interrupted: pip must not go on behind our back
-            process.terminate()
-            process.wait()
     if return_code != 0:
         raise _failure(" ".join(arguments), last_lines)
 
 
-def _command(arguments: Sequence[str]) -> list[str]:
+def download(requirement: str, folder: Path, on_bytes: Callable[[int], None]) -> Path:
+    """Puts the one wheel of `requirement`, without its dependencies, into `folder` and returns its path.
+
+    `on_bytes` hears several times a second how many bytes have come. Raises OperationError when pip fails.
+    """
+    scratch = folder / "scratch"  # pip unpacks and downloads in TMPDIR: there its progress can be seen
+    scratch.mkdir(parents=True, exist_ok=True)
+    arguments = ["--quiet", "--progress-bar", "off", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            _command("download", [*arguments, requirement]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=os.environ | {"TMPDIR": str(scratch)},
+        )
+        with _ended_with_us(process):
+            while True:
+                try:
+                    return_code = process.wait(timeout=_POLL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    on_bytes(_largest_wheel_bytes(scratch))
+        errors.seek(0)
+        if return_code != 0:
+            raise _failure(requirement, errors.read().splitlines())
+    return next(folder.glob("*.whl"))
+
+
+def _largest_wheel_bytes(folder: Path) -> int:
+    sizes = []
+    for path in folder.rglob("*.whl"):
+        with contextlib.suppress(OSError):  # pip moves it away when it is complete
+            sizes.append(path.stat().st_size)
+    return max(sizes, default=0)
+
+
+@contextlib.contextmanager
+def _ended_with_us(process: "subprocess.Popen[Any]") -> Iterator[None]:
+    """An interrupt must not leave pip at work behind our back."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+def _command(subcommand: str, arguments: Sequence[str]) -> list[str]:
     if importlib.util.find_spec("pip") is None:
         raise HostError(
             f"the environment of {sys.executable} has no pip",
             hint=f"add it with: {sys.executable} -m ensurepip --upgrade",
         )
-    return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
+    return [sys.executable, "-m", "pip", subcommand, "--disable-pip-version-check", "--no-input", *arguments]
 
 
 def _follow(output: IO[str], report: Report) -> list[str]:
