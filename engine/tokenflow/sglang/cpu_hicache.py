@@ -1,9 +1,10 @@
 """Lets SGLang 0.5.23's HiCache run on the CPU device, where the device pool and the host pool are both ordinary memory.
 
-Three places in it take CUDA for granted (paths below `sglang/srt/mem_cache/`):
+Four places in it take a GPU host for granted (paths below `sglang/srt/mem_cache/`):
 
 * `pool_host/base.py`: the host pool wants pinned memory, which only a CUDA runtime can give.
 * `pool_host/mha.py`: the copy functions are imported for CUDA, HIP and XPU only.
+* `pool_host/base.py`: 10 GiB of memory are kept free of host pools, which is more than many a CPU machine has.
 * `l2_transfer.py`: a copy is timed with a pair of device events, and those of `torch.cpu` know no time.
 
 Use with `--hicache-io-backend direct --hicache-mem-layout layer_first`, the one layout that is served here.
@@ -13,6 +14,8 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+HOST_MEMORY_RESERVE_BYTES = 1 << 30  # kept free for everything else on the machine, instead of SGLang's 10 GiB
 
 _APPLIED_MARK = "_tokenflow_cpu_hicache"
 
@@ -71,7 +74,7 @@ def without_pinning(initialize: Callable[..., None]) -> Callable[..., None]:
 
 
 def apply() -> None:
-    """Lifts the three limits in this process if it has no CUDA device. Calling it again is harmless."""
+    """Lifts the four limits in this process if it has no CUDA device. Calling it again is harmless."""
     import torch
 
     if torch.cuda.is_available():
@@ -82,6 +85,7 @@ def apply() -> None:
     if hasattr(mha, _APPLIED_MARK):
         return
     base.HostKVCache.__init__ = without_pinning(base.HostKVCache.__init__)
+    base.HICACHE_HOST_MEMORY_RESERVE_BYTES = HOST_MEMORY_RESERVE_BYTES
     mha.transfer_kv_direct = copy_rows
     l2_transfer.make_timing_event_pair = make_host_clock_event_pair
     setattr(mha, _APPLIED_MARK, True)
