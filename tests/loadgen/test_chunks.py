@@ -1,6 +1,7 @@
 """Chunks of both routes, usage, and the shapes in which servers send errors."""
 
 import pytest
+
 from tokenflow.loadgen.chunks import Chunk, MalformedChunkError, parse_chunk
 from tokenflow.loadgen.sse import ServerEvent
 

@@ -7,6 +7,7 @@ import textwrap
 
 import msgspec
 import pytest
+
 from tokenflow.loadgen import demo
 from tokenflow.loadgen.operate import Tfctl
 from tokenflow.loadgen.plan import StreamPlan

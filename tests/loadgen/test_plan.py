@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tokenflow.errors import UsageError
 from tokenflow.loadgen.arrivals import Burst, GammaProcess, parse_arrivals
 from tokenflow.loadgen.plan import Workload, plan_streams

@@ -1,6 +1,7 @@
 """What a recorder makes of chunks, with times worked out by hand, and the figures over several streams."""
 
 import pytest
+
 from tokenflow.loadgen.chunks import Chunk
 from tokenflow.loadgen.plan import StreamPlan
 from tokenflow.loadgen.recorder import StreamRecorder

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+
 from tokenflow.loadgen.endpoint import Api, Endpoint
 from tokenflow.loadgen.plan import StreamPlan
 from tokenflow.loadgen.result import Outcome

@@ -1,6 +1,7 @@
 """The table of results, as it is printed where there is no terminal."""
 
 from rich.console import Console
+
 from tokenflow.loadgen.result import Outcome, StreamResult, summarise
 from tokenflow.loadgen.table import stream_table, summary_lines
 from tokenflow.policy.states import RateSource, RequestState
