@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None, tfctl: Tfctl | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tokenflow.loadgen.demo", description=__doc__)
     parser.add_argument("--requests", type=int, default=12, help="streams in the burst (%(default)s)")
-    parser.add_argument("--rates", default="4,8,12", help="reading rates in tok/s: one, or a mix (%(default)s)")
+    parser.add_argument(
+        "--rates", default="4:0.5,6:0.3,12:0.2", help="reading rates in tok/s: one, or a mix (%(default)s)"
+    )
     parser.add_argument("--max-tokens", default="64-128", help="output length, N or LEAST-GREATEST (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed sends the same streams (%(default)s)")
     parser.add_argument("--profile", default="demo-cpu", help="profile to start (%(default)s)")
