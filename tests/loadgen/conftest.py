@@ -10,11 +10,12 @@ from aiohttp import web
 
 
 class ScriptedServer:
-    """Answers each request as its prompt says; keeps what it was sent."""
+    """Answers each request as its prompt says, or as `default`; keeps what it was sent."""
 
     def __init__(self) -> None:
         self.bodies: list[dict] = []
         self.headers: list[dict[str, str]] = []
+        self.default = "whole"
         self.cancelled_count = 0
         self.streaming = asyncio.Event()
         self.go_on = asyncio.Event()
@@ -28,10 +29,11 @@ class ScriptedServer:
             return web.json_response({"error": {"message": "admission is closed"}}, status=503)
         if prompt == "refuse in text":
             return web.Response(text="bad gateway\nmore", status=502)
-        response = web.StreamResponse(headers={"X-TokenFlow-Request-Id": f"rid-{prompt}"})
+        script = prompt if hasattr(self, prompt) else self.default
+        response = web.StreamResponse(headers={"X-TokenFlow-Request-Id": f"rid-{script}"})
         await response.prepare(request)
         try:
-            await getattr(self, prompt)(request, response)
+            await getattr(self, script)(request, response)
         except asyncio.CancelledError:
             self.cancelled_count += 1
             raise

@@ -2,8 +2,16 @@
 
 import asyncio
 import json
+import os
+import pty
+import signal
+import struct
+import subprocess
 import sys
+import termios
 import textwrap
+import threading
+from fcntl import ioctl
 
 import msgspec
 import pytest
@@ -34,6 +42,9 @@ FAKE_TFCTL = textwrap.dedent("""
         calls.write(json.dumps(arguments) + chr(10))
     if arguments[0] == "--json":
         print((folder / arguments[1]).read_text())
+    elif arguments[0] == "top":
+        assert sys.stdin.isatty() and sys.stdout.isatty()
+        print("the live view", flush=True)
     elif arguments[0] in ("start", "wait"):
         exit_code = int((folder / "start-exit-code").read_text())
         if exit_code == 0:
@@ -52,7 +63,7 @@ class Stage:
         self.put("start-exit-code", "0")
         self.put("status-serving", status(EngineState.SERVING, url=url))
         self.put("status", status(EngineState.STOPPED))
-        self.put("ps", requests("rid-whole", "rid-cut"))
+        self.put("ps", requests("rid-whole", "rid-cut", "rid-held"))
 
     def put(self, name: str, content: str) -> None:
         (self.folder / name).write_text(content)
@@ -175,3 +186,64 @@ def test_unusable_options_end_with_usage_before_anything_starts(arguments, tmp_p
     output = capsys.readouterr().out
     assert "error: " in output
     assert "hint: " in output
+
+
+class Terminal:
+    """The demo in a process of its own on a terminal, with the stand-in for tfctl."""
+
+    def __init__(self, stage: Stage) -> None:
+        code = (
+            "import sys; from tokenflow.loadgen import demo; from tokenflow.loadgen.operate import Tfctl; "
+            "sys.exit(demo.main(['--requests', '3'], Tfctl(sys.argv[1:])))"
+        )
+        command = [sys.executable, str(stage.folder / "tfctl.py"), str(stage.folder)]
+        self._screen, theirs = pty.openpty()
+        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+        self.process = subprocess.Popen([sys.executable, "-c", code, *command], stdin=theirs, stdout=theirs)
+        os.close(theirs)
+        self.printed = ""
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self._screen, 65_536):
+                self.printed += piece.decode()
+        except OSError:
+            pass  # the end of a terminal
+
+    def end(self) -> int:
+        exit_code = self.process.wait(60)
+        self._reader.join()
+        os.close(self._screen)
+        return exit_code
+
+
+@pytest.fixture
+def terminal(stage):
+    made = []
+    yield lambda: made.append(Terminal(stage)) or made[-1]
+    for each in made:
+        each.process.kill()
+        each.process.wait()
+
+
+async def test_on_a_terminal_the_view_opens_over_the_burst_and_the_table_follows(stage, terminal):
+    shown = terminal()
+    assert await asyncio.to_thread(shown.end) == 0
+    assert ["top"] in stage.calls()
+    assert shown.printed.index("the live view") < shown.printed.index("3 of 3 streams complete")
+
+
+async def test_ctrl_c_ends_the_streams_and_prints_what_was_measured(stage, terminal, server):
+    scripted, _ = server
+    scripted.default = "held"
+    shown = terminal()
+    async with asyncio.timeout(60):
+        while len(scripted.bodies) < 3 or "Ctrl-C ends them" not in shown.printed:
+            await asyncio.sleep(0.02)
+    shown.process.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(shown.end) == 130
+    assert shown.printed.count("cancelled") == 3, shown.printed
+    assert "0 of 3 streams complete" in shown.printed
+    assert "Traceback" not in shown.printed
