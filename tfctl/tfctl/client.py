@@ -3,7 +3,7 @@
 import http.client
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -12,12 +12,14 @@ from urllib.parse import urlencode
 import msgspec
 
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, PermissionDeniedError, TimedOutError, from_body
+from tokenflow.locations import check_socket_path, socket_candidates
 from tokenflow.version import __version__
 from tokenflow.wire import ErrorDocument
 
 DEFAULT_TIMEOUT_S = 10.0
 _T = TypeVar("_T")
-QueryValue = str | int | float | None
+Query = Mapping[str, str | int | float | None]
+_NO_QUERY: Query = {}
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -46,17 +48,19 @@ class Client:
         """The daemon has said that its version is not ours."""
         return self.daemon_version not in (None, __version__)
 
-    def get(self, path: str, kind: type[_T], *, extra_s: float = 0.0, **query: QueryValue) -> _T:
+    def get(self, path: str, kind: type[_T], query: Query = _NO_QUERY, *, extra_s: float = 0.0) -> _T:
         """The answer as `kind`. `extra_s` is added to the time limit: how long the daemon was asked to wait."""
         return self._call("GET", path, kind, None, query, extra_s)
 
     def post(self, path: str, body: msgspec.Struct | None, kind: type[_T]) -> _T:
-        return self._call("POST", path, kind, body, {}, 0.0)
+        return self._call("POST", path, kind, body, _NO_QUERY, 0.0)
 
     def put(self, path: str, body: msgspec.Struct, kind: type[_T]) -> _T:
-        return self._call("PUT", path, kind, body, {}, 0.0)
+        return self._call("PUT", path, kind, body, _NO_QUERY, 0.0)
 
-    def stream(self, path: str, kind: type[_T], *, silence_s: float | None = None, **query: QueryValue) -> Iterator[_T]:
+    def stream(
+        self, path: str, kind: type[_T], query: Query = _NO_QUERY, *, silence_s: float | None = None
+    ) -> Iterator[_T]:
         """NDJSON, line by line, until the daemon ends it. `silence_s`: the longest gap allowed between two lines."""
         with self._translated():
             connection = _UnixConnection(self.path, self.timeout_s)
@@ -76,7 +80,7 @@ class Client:
         path: str,
         kind: type[_T],
         body: msgspec.Struct | None,
-        query: dict[str, QueryValue],
+        query: Query,
         extra_s: float,
     ) -> _T:
         with self._translated():
@@ -92,7 +96,7 @@ class Client:
         method: str,
         path: str,
         body: msgspec.Struct | None,
-        query: dict[str, QueryValue],
+        query: Query,
     ) -> http.client.HTTPResponse:
         wanted = {name: value for name, value in query.items() if value is not None}
         target = f"{path}?{urlencode(wanted)}" if wanted else path
@@ -139,6 +143,21 @@ def answers(path: Path, timeout_s: float = 2.0) -> bool:
         except OSError:
             return False
     return True
+
+
+def find_socket(explicit: Path | None) -> Path | None:
+    """The control socket that answers, or None. PermissionDeniedError if only forbidden ones are there."""
+    denied: PermissionDeniedError | None = None
+    for path in [explicit] if explicit is not None else socket_candidates():
+        check_socket_path(path)
+        try:
+            if answers(path):
+                return path
+        except PermissionDeniedError as error:
+            denied = denied or error
+    if denied is not None:
+        raise denied
+    return None
 
 
 def wait_until_gone(path: Path, pid: int | None, limit_s: float) -> bool:

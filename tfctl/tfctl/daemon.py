@@ -43,6 +43,11 @@ def daemon_log() -> Path:
     return user_state_folder() / "daemon.log"
 
 
+def daemon_command(socket: Path) -> list[str]:
+    """The command line of a daemon of the user's own, which ends with its engine."""
+    return [sys.executable, "-m", "tokenflowd.main", "--on-demand", "--socket", str(socket.absolute())]
+
+
 class SpawnedDaemon:
     """A daemon process that this command has started and may have to end again."""
 
@@ -149,7 +154,7 @@ def _spawn(socket: Path, *, is_explicit: bool) -> SpawnedDaemon:
         with log.open("ab") as stream:
             log_start_bytes = stream.tell()
             process = subprocess.Popen(
-                [sys.executable, "-m", "tokenflowd.main", "--on-demand", "--socket", str(socket.absolute())],
+                daemon_command(socket),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,

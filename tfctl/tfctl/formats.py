@@ -97,7 +97,7 @@ def bar(ratio: float, width: int, *, unicode: bool = True) -> str:
         return "#" * full + "." * (width - full)
     eighths = max(round(ratio * width * 8), 1 if ratio > 0 else 0)
     text = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    return text.ljust(width)
+    return text.ljust(width, "·")
 
 
 def rate_source(source: RateSource) -> str:

@@ -74,7 +74,7 @@ def follow(client: Client, operation: OperationDocument, report: Reporter, limit
                 hint="watch it: tfctl status --watch; end it: tfctl stop",
             )
         asked_s = time.monotonic()
-        operation = client.get(f"/v1/operations/{operation.id}", OperationDocument, extra_s=left_s, wait=left_s)
+        operation = client.get(f"/v1/operations/{operation.id}", OperationDocument, {"wait": left_s}, extra_s=left_s)
         time.sleep(max(0.0, min(_FLOOR_S, left_s) - (time.monotonic() - asked_s)))
     if operation.state is OperationState.FAILED:
         if operation.error is None:

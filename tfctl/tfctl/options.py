@@ -1,5 +1,6 @@
 """The options that every command takes, before or after its name, and the command classes that add them."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,13 +31,27 @@ class GlobalOptions:
     show_version: bool = False
 
 
+def seconds(value_s: float | None) -> float | None:
+    """Callback of an option in seconds: zero or more, and a real number."""
+    if value_s is not None and not 0 <= value_s < math.inf:
+        raise typer.BadParameter(f"{value_s:g} is not a number of seconds from 0 up")
+    return value_s
+
+
+def interval(value_s: float | None) -> float | None:
+    """Callback of `--watch`: a tenth of a second or more."""
+    if value_s is not None and not 0.1 <= value_s < math.inf:
+        raise typer.BadParameter(f"{value_s:g} is not a number of seconds from 0.1 up")
+    return value_s
+
+
 def _shape(
     as_json: Annotated[bool | None, typer.Option("--json", help="Print JSON.", show_default=False)] = None,
     socket: Annotated[
         Path | None, typer.Option("--socket", metavar="PATH", help="The daemon's control socket.")
     ] = None,
     timeout_s: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", min=0.0, help="Give up after S seconds.")
+        float | None, typer.Option("--timeout", metavar="S", callback=seconds, help="Give up after S seconds.")
     ] = None,
     quiet: Annotated[
         bool | None, typer.Option("--quiet", "-q", help="Print results and errors only.", show_default=False)

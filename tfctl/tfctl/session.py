@@ -6,11 +6,9 @@ from pathlib import Path
 
 import typer
 
-from tfctl.client import Client, answers, no_daemon
+from tfctl.client import Client, find_socket, no_daemon
 from tfctl.options import GlobalOptions, global_options
 from tfctl.output import Look, look_of, note
-from tokenflow.errors import PermissionDeniedError
-from tokenflow.locations import check_socket_path, socket_candidates
 from tokenflow.version import __version__
 
 
@@ -36,19 +34,8 @@ class Session:
         return look_of(sys.stdout)
 
     def find_socket(self) -> Path | None:
-        """The control socket that answers, or None. PermissionDeniedError if only forbidden ones are there."""
-        denied: PermissionDeniedError | None = None
-        explicit = self.options.socket
-        for path in [explicit] if explicit is not None else socket_candidates():
-            check_socket_path(path)
-            try:
-                if answers(path):
-                    return path
-            except PermissionDeniedError as error:
-                denied = denied or error
-        if denied is not None:
-            raise denied
-        return None
+        """See `tfctl.client.find_socket`; `--socket` counts alone where it is given."""
+        return find_socket(self.options.socket)
 
     def find(self) -> Client | None:
         """A client of the daemon that answers, or None."""

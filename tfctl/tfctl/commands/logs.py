@@ -36,15 +36,17 @@ def logs(
     if client is None:
         raise _no_daemon()
     if session.as_json and not follow:
-        lines = [entry.line for entry in client.stream("/v1/logs", _Line, silence_s=client.timeout_s, n=line_count)]
+        query = {"n": line_count}
+        lines = [entry.line for entry in client.stream("/v1/logs", _Line, query, silence_s=client.timeout_s)]
         write_json(LogsDocument(lines=lines))
         return
     _print_lines(session, client, line_count, follow=follow)
 
 
 def _print_lines(session: Session, client: Client, line_count: int, *, follow: bool) -> None:
+    query = {"n": line_count, "follow": 1 if follow else None}
     silence_s = None if follow else client.timeout_s
-    for entry in client.stream("/v1/logs", _Line, silence_s=silence_s, n=line_count, follow=1 if follow else None):
+    for entry in client.stream("/v1/logs", _Line, query, silence_s=silence_s):
         if session.as_json:
             write_json(LogLineDocument(line=entry.line))
         else:

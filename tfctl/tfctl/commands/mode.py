@@ -18,9 +18,7 @@ def mode(
     ctx: typer.Context,
     wanted: Annotated[
         Mode | None,
-        typer.Argument(
-            metavar="[MODE]", show_default=False, help="observe, enforce or off; without it, the mode is shown."
-        ),
+        typer.Argument(metavar="MODE", show_default=False, help="observe, enforce or off; without it, show it."),
     ] = None,
 ) -> None:
     """Show or set what the policy may do.

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tfctl.client import Client
-from tfctl.options import Command
+from tfctl.client import Client, Query
+from tfctl.options import Command, interval
 from tfctl.output import note, write_json, write_line
 from tfctl.session import Session
 from tfctl.views.requests import render_requests
@@ -46,7 +46,9 @@ def ps(
     ] = False,
     watch_s: Annotated[
         float | None,
-        typer.Option("--watch", metavar="[=S]", min=0.1, show_default=False, help="Again every S seconds (2)."),
+        typer.Option(
+            "--watch", metavar="[=S]", callback=interval, show_default=False, help="Again every S seconds (2)."
+        ),
     ] = None,
 ) -> None:
     """List requests, least runway first.
@@ -56,24 +58,24 @@ def ps(
     """
     session = Session(ctx)
     client = session.client()
-    query: dict[str, str | int | float | None] = {
+    query: Query = {
         "state": state,
         "sort": sort,
         "limit": limit,
         "all": 1 if show_all else None,
     }
     if watch_s is None:
-        document = client.get("/v1/requests", RequestsDocument, **query)
+        document = client.get("/v1/requests", RequestsDocument, query)
         session.warn_if_other_version(client)
         _show(session, document, Screen(is_repeated=False))
         return
     _watch(session, client, watch_s, query)
 
 
-def _watch(session: Session, client: Client, watch_s: float, query: dict[str, str | int | float | None]) -> None:
+def _watch(session: Session, client: Client, watch_s: float, query: Query) -> None:
     screen = Screen(is_repeated=True)
     silence_s = watch_silence_s(watch_s)
-    for document in client.stream("/v1/requests", RequestsDocument, silence_s=silence_s, watch=watch_s, **query):
+    for document in client.stream("/v1/requests", RequestsDocument, {**query, "watch": watch_s}, silence_s=silence_s):
         session.warn_if_other_version(client)
         _show(session, document, screen)
     if session.is_chatty:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tfctl.operations import follow, reporter
-from tfctl.options import EngineArgsCommand, engine_args
+from tfctl.options import EngineArgsCommand, engine_args, seconds
 from tfctl.output import Role, note, write_json, write_line
 from tfctl.session import Session
 from tokenflow.wire import OperationDocument, RestartRequest, StatusDocument
@@ -19,10 +19,11 @@ def restart(
     ctx: typer.Context,
     profile: Annotated[
         str | None,
-        typer.Argument(metavar="[PROFILE]", show_default=False, help="Another profile than the one that runs."),
+        typer.Argument(metavar="PROFILE", show_default=False, help="Another profile than the one that runs."),
     ] = None,
     drain_s: Annotated[
-        float | None, typer.Option("--drain", metavar="S", min=0.0, help="Let streams finish for up to S seconds.")
+        float | None,
+        typer.Option("--drain", metavar="S", callback=seconds, help="Let streams finish for up to S seconds."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")] = True,
 ) -> None:

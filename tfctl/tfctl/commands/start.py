@@ -22,7 +22,7 @@ _INTERRUPTED = 130
 def start(
     ctx: typer.Context,
     profile: Annotated[
-        str | None, typer.Argument(metavar="[PROFILE]", show_default=False, help="See: tfctl profile list.")
+        str | None, typer.Argument(metavar="PROFILE", show_default=False, help="See: tfctl profile list.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")] = True,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tfctl.client import Client
-from tfctl.options import Command
+from tfctl.options import Command, interval
 from tfctl.output import note, write_json, write_line
 from tfctl.session import Session
 from tfctl.views.status import render_no_daemon, render_status
@@ -33,7 +33,9 @@ def status(
     ctx: typer.Context,
     watch_s: Annotated[
         float | None,
-        typer.Option("--watch", metavar="[=S]", min=0.1, show_default=False, help="Again every S seconds (2)."),
+        typer.Option(
+            "--watch", metavar="[=S]", callback=interval, show_default=False, help="Again every S seconds (2)."
+        ),
     ] = None,
 ) -> None:
     """Show the daemon, the engine and the policy.
@@ -68,7 +70,7 @@ def _watch(session: Session, client: Client, watch_s: float) -> int:
     screen = Screen(is_repeated=True)
     code = NOT_RUNNING
     silence_s = watch_silence_s(watch_s)
-    for document in client.stream("/v1/status", StatusDocument, silence_s=silence_s, watch=watch_s):
+    for document in client.stream("/v1/status", StatusDocument, {"watch": watch_s}, silence_s=silence_s):
         session.warn_if_other_version(client)
         _show(session, document, screen)
         code = _exit_code(document)

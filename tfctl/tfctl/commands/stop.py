@@ -7,7 +7,7 @@ import typer
 
 from tfctl.client import Client, wait_until_gone
 from tfctl.operations import follow, reporter
-from tfctl.options import Command
+from tfctl.options import Command, seconds
 from tfctl.output import write_json, write_line
 from tfctl.session import Session
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, TimedOutError
@@ -21,7 +21,8 @@ _DAEMON_END_LIMIT_S = 30.0
 def stop(
     ctx: typer.Context,
     drain_s: Annotated[
-        float | None, typer.Option("--drain", metavar="S", min=0.0, help="Let streams finish for up to S seconds.")
+        float | None,
+        typer.Option("--drain", metavar="S", callback=seconds, help="Let streams finish for up to S seconds."),
     ] = None,
     end_daemon: Annotated[bool, typer.Option("--daemon", help="End the daemon too.", show_default=False)] = False,
 ) -> None:

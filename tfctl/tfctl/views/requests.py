@@ -5,19 +5,14 @@ from dataclasses import dataclass
 
 from tfctl import formats
 from tfctl.output import Look, Role
+from tfctl.views.cells import Cell, pad, paint_line
 from tokenflow.policy.states import RequestState
 from tokenflow.wire import RequestRow
 
 BAR_CELLS = 8
 BAR_FULL_S = 10.0  # a runway of ten seconds fills the bar: what is beyond is safe either way
 _LOW_S = 2.0
-_GAP = "  "
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    text: str
-    role: Role = Role.PLAIN
+GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +79,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("RID", False, 0, lambda row, look: Cell(row.rid, Role.STRONG)),
     Column("STATE", False, 0, _state),
     Column("CLASS", False, 6, lambda row, look: Cell(row.class_)),
-    Column("TOK/S FROM", True, 3, _rate),
-    Column("UNREAD", True, 1, _unread),
+    Column("TOK/S FROM", True, 1, _rate),
+    Column("UNREAD", True, 3, _unread),
     Column("RUNWAY", False, 0, _runway),
     Column("TTFT", True, 4, lambda row, look: Cell(formats.seconds(row.ttft_s, unicode=look.unicode))),
-    Column("STALLS", True, 2, _stalls),
-    Column("TOKENS", True, 1, lambda row, look: Cell(str(row.generated_tokens))),
+    Column("STALLS", True, 1, _stalls),
+    Column("TOKENS", True, 2, lambda row, look: Cell(str(row.generated_tokens))),
     Column("AGE", True, 5, lambda row, look: Cell(formats.seconds(row.age_s, unicode=look.unicode))),
 )
 
@@ -97,7 +92,7 @@ COLUMNS: tuple[Column, ...] = (
 def fit_columns(widths: Sequence[int], limit: int | None) -> list[int]:
     """Indices of the columns that fit into `limit` cells; those most easily missed are dropped first."""
     kept = list(range(len(COLUMNS)))
-    while limit is not None and sum(widths[i] for i in kept) + len(_GAP) * (len(kept) - 1) > limit:
+    while limit is not None and sum(widths[i] for i in kept) + len(GAP) * (len(kept) - 1) > limit:
         dropped = max(kept, key=lambda i: (COLUMNS[i].keep, i))
         if COLUMNS[dropped].keep == 0:
             break
@@ -114,19 +109,18 @@ def table_cells(rows: Sequence[RequestRow], look: Look) -> tuple[list[list[Cell]
     return cells, widths
 
 
-def pad(text: str, width: int, *, is_right: bool) -> str:
-    return text.rjust(width) if is_right else text.ljust(width)
+def request_lines(rows: Sequence[RequestRow], look: Look) -> tuple[list[Cell], list[list[Cell]]]:
+    """The title line and one line a row, each made of padded cells that fit into the look's width if that can be."""
+    cells, widths = table_cells(rows, look)
+    kept = fit_columns(widths, look.width)
+    titles = [Cell(pad(COLUMNS[i].title, widths[i], is_right=COLUMNS[i].is_right), Role.FAINT) for i in kept]
+    lines = [
+        [Cell(pad(line[i].text, widths[i], is_right=COLUMNS[i].is_right), line[i].role) for i in kept] for line in cells
+    ]
+    return titles, lines
 
 
 def render_requests(rows: Sequence[RequestRow], look: Look) -> list[str]:
-    """The table with its header, as lines no wider than the look's width where that can be done."""
-    cells, widths = table_cells(rows, look)
-    kept = fit_columns(widths, look.width)
-    titles = (pad(COLUMNS[i].title, widths[i], is_right=COLUMNS[i].is_right) for i in kept)
-    lines = [look.paint(_GAP.join(titles).rstrip(), Role.FAINT)]
-    for line in cells:
-        parts = [pad(line[i].text, widths[i], is_right=COLUMNS[i].is_right) for i in kept]
-        # The last column's padding is cut before painting, so that no line ends in blanks.
-        parts[-1] = parts[-1].rstrip()
-        lines.append(_GAP.join(look.paint(part, line[i].role) for part, i in zip(parts, kept, strict=True)))
-    return lines
+    """The table with its header as text; no line ends in blanks."""
+    titles, lines = request_lines(rows, look)
+    return [paint_line(line, look, gap=GAP) for line in [titles, *lines]]

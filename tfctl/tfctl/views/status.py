@@ -3,7 +3,7 @@
 from tfctl import formats
 from tfctl.output import Look, Role
 from tokenflow.policy.states import Mode
-from tokenflow.wire import Alarm, EngineInfo, EngineState, PluginState, StatusDocument
+from tokenflow.wire import Alarm, EngineInfo, EngineState, PluginState, PolicyInfo, StatusDocument
 
 _LABEL_WIDTH = 10
 _ROLES = {
@@ -49,7 +49,8 @@ def render_status(document: StatusDocument, look: Look) -> list[str]:
         rows.append(("profile", engine.profile))
     if engine.pid is not None:
         rows.append(("engine", _engine_text(engine)))
-    rows.append(("mode", _mode_text(document)))
+    if document.policy.mode is not None:
+        rows.append(("mode", _mode_text(document.policy, document.policy.mode)))
     if engine.state in (EngineState.SERVING, EngineState.BUSY, EngineState.DRAINING, EngineState.WEDGED):
         rows += _load_rows(document, look)
     if document.daemon is not None:
@@ -90,12 +91,9 @@ def _engine_text(engine: EngineInfo) -> str:
     return ", ".join(parts)
 
 
-def _mode_text(document: StatusDocument) -> str:
-    policy = document.policy
-    if policy.mode is None:
-        return "not known"
+def _mode_text(policy: PolicyInfo, mode: Mode) -> str:
     meaning = {Mode.OBSERVE: "decides, changes nothing", Mode.ENFORCE: "decides and acts", Mode.OFF: "stock scheduling"}
-    text = f"{policy.mode} ({meaning[policy.mode]})"
+    text = f"{mode} ({meaning[mode]})"
     if policy.variant is not None:
         text += f", policy {policy.variant}"
     if policy.overload:
@@ -109,9 +107,8 @@ def _mode_text(document: StatusDocument) -> str:
 
 def _load_rows(document: StatusDocument, look: Look) -> list[tuple[str, str]]:
     capacity, quality = document.capacity, document.quality
-    demand = (
-        f"demand {formats.rate(capacity.demand_tok_s)} of {formats.rate(capacity.capacity_tok_s, unicode=look.unicode)}"
-    )
+    of = formats.rate(capacity.capacity_tok_s, unicode=look.unicode)
+    demand = f"demand {formats.figure(capacity.demand_tok_s)} of {of}"
     if capacity.headroom_ratio is not None:
         demand += f", headroom {formats.percent(capacity.headroom_ratio)}"
     if capacity.saturation_forecast_s is not None:

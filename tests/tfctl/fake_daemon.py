@@ -1,0 +1,318 @@
+"""A daemon of the tests: real documents over a real UNIX socket, in a state that the test chooses."""
+
+import json
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from tokenflow.errors import OperationError, ProfileNotFoundError, TokenFlowError, UnsupportedError
+from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
+from tokenflow.version import __version__
+from tokenflow.wire import (
+    API_VERSION,
+    Alarm,
+    Capacity,
+    DaemonInfo,
+    EngineInfo,
+    EngineState,
+    ErrorDocument,
+    Latency,
+    ModeDocument,
+    ModeRequest,
+    OperationDocument,
+    OperationState,
+    PluginState,
+    PolicyInfo,
+    Quality,
+    RequestRow,
+    RequestsDocument,
+    RestartRequest,
+    StartRequest,
+    StatusDocument,
+    StopRequest,
+    Tail,
+    Transfers,
+    schema_name,
+)
+
+STAMP = "2026-01-02T03:04:05.678Z"
+_ALIVE = (EngineState.SERVING, EngineState.BUSY, EngineState.DRAINING, EngineState.WEDGED)
+
+
+def fixed(document):
+    """Stamped with a time that never changes, for golden files."""
+    document.schema = schema_name(type(document))
+    document.generated_at = STAMP
+    return document
+
+
+def status_document(state: EngineState, socket: str = "/run/tokenflow/control.sock") -> StatusDocument:
+    alive = state in _ALIVE
+    return fixed(
+        StatusDocument(
+            daemon=DaemonInfo(version=__version__, api=API_VERSION, pid=2**22 + 1, uptime_s=185.0, socket=socket),
+            engine=EngineInfo(
+                state=state,
+                reason={
+                    EngineState.FAILED: "scheduler process 123 was killed (signal 9)",
+                    EngineState.WEDGED: "work is present and no step has completed for 64 s",
+                }.get(state),
+                progress="loading weights" if state is EngineState.STARTING else None,
+                progress_ratio=0.41 if state is EngineState.STARTING else None,
+                url="http://127.0.0.1:30000" if alive else None,
+                pid=4711 if alive else None,
+                version="0.5.23" if alive else None,
+                plugin=PluginState.ACTIVE if alive else PluginState.ABSENT,
+                model=None if state is EngineState.STOPPED else "SmolLM2-135M-Instruct",
+                profile=None if state is EngineState.STOPPED else "demo-cpu",
+                uptime_s=125.4 if alive else None,
+                step_count=1234 if alive else None,
+                step_age_s=(64.0 if state is EngineState.WEDGED else 0.031) if alive else None,
+            ),
+            policy=PolicyInfo(
+                mode=Mode.OBSERVE if alive else None, variant=Variant.TOKENFLOW if alive else None, revision=3
+            ),
+            capacity=Capacity(
+                capacity_tok_s=62.0, demand_tok_s=48.5, headroom_ratio=0.22, running_count=3, waiting_count=1
+            )
+            if alive
+            else Capacity(),
+            transfers=Transfers(),
+            latency=Latency(),
+            quality=Quality(ttft_s=Tail(p50=0.41, p99=1.23, count=40), stall_s_total=0.3, raw_tok_s=57.2)
+            if alive
+            else Quality(),
+            alarms=[Alarm(kind="stalls", message="1 stream is stalled", hint="see which: tfctl ps")]
+            if state is EngineState.BUSY
+            else [],
+        )
+    )
+
+
+def request_rows() -> list[RequestRow]:
+    def row(rid: str, state: RequestState, **fields) -> RequestRow:
+        base = {
+            "class_": "reading",
+            "rate_tok_s": 6.0,
+            "rate_source": RateSource.DEFAULT,
+            "prompt_tokens": 12,
+            "generated_tokens": 0,
+            "delivered_tokens": 0,
+            "consumed_tokens": 0.0,
+            "unread_tokens": None,
+            "runway_s": None,
+        }
+        return RequestRow(rid=rid, state=state, **{**base, **fields})
+
+    return [
+        row(
+            "tf-00000000000000a1",
+            RequestState.RUNNING,
+            rate_tok_s=12.5,
+            rate_source=RateSource.HEADER,
+            generated_tokens=40,
+            delivered_tokens=40,
+            consumed_tokens=40.0,
+            unread_tokens=0,
+            runway_s=0.0,
+            stall_s=1.25,
+            stall_count=2,
+            ttft_s=0.412,
+            age_s=4.5,
+            reason=Reason.RUNNING_STARVING,
+        ),
+        row(
+            "tf-00000000000000b2",
+            RequestState.RUNNING,
+            generated_tokens=96,
+            delivered_tokens=95,
+            consumed_tokens=76.2,
+            unread_tokens=19,
+            runway_s=3.3,
+            ttft_s=0.06,
+            age_s=13.2,
+        ),
+        row("tf-00000000000000c3", RequestState.WAITING, class_="listening", age_s=0.9, unread_tokens=0, runway_s=0.0),
+        row(
+            "tf-00000000000000d4",
+            RequestState.RUNNING,
+            class_="batch",
+            rate_tok_s=None,
+            generated_tokens=2048,
+            ttft_s=1.9,
+            age_s=3723.0,
+        ),
+    ]
+
+
+class FakeDaemon:
+    """Serves until closed. What it answers is plain data on this object; tests change it."""
+
+    def __init__(self, path: Path, state: EngineState = EngineState.SERVING, *, garbage: bytes | None = None) -> None:
+        self.path = path
+        self.state = state
+        self.garbage = garbage
+        self.version = __version__
+        self.rows = request_rows()
+        self.start_error: TokenFlowError | None = None
+        self.on_demand = False
+        self.operation_steps = [("loading weights", 0.4), ("warming up", 0.9)]
+        self.seen: list[tuple[str, str, bytes]] = []
+        self.watch_count = 3
+        self._operations: dict[str, tuple[OperationDocument, list[tuple[str, float]], EngineState]] = {}
+        self._server = _Server(str(path), self)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+        self.path.unlink(missing_ok=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    # What the routes answer -------------------------------------------------------------------------------------
+
+    def status(self) -> StatusDocument:
+        document = status_document(self.state, str(self.path))
+        document.daemon.on_demand = self.on_demand
+        return document
+
+    def requests(self, query: dict[str, str]) -> RequestsDocument:
+        rows = [row for row in self.rows if query.get("state") in (None, row.state)]
+        limit = int(query.get("limit", len(rows)))
+        return fixed(RequestsDocument(requests=rows[:limit], total_count=len(rows)))
+
+    def begin(self, kind: str, target: EngineState) -> OperationDocument:
+        operation = fixed(
+            OperationDocument(
+                id=f"op-{len(self._operations) + 1}", kind=kind, state=OperationState.RUNNING, started_at=STAMP
+            )
+        )
+        self._operations[operation.id] = (operation, list(self.operation_steps), target)
+        return operation
+
+    def advance(self, operation_id: str) -> OperationDocument:
+        operation, steps, target = self._operations[operation_id]
+        if steps:
+            operation.progress, operation.progress_ratio = steps.pop(0)
+            return operation
+        operation.finished_at = STAMP
+        if self.start_error is not None and operation.kind == "start":
+            operation.state, operation.error = OperationState.FAILED, self.start_error.body()
+        else:
+            operation.state, self.state = OperationState.DONE, target
+            operation.result = {"url": "http://127.0.0.1:30000"}
+        return operation
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, path: str, daemon: FakeDaemon) -> None:
+        self.fake = daemon
+        super().__init__(path, _Handler)
+
+    def handle_error(self, request, client_address) -> None:
+        """A client that leaves early is part of some tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def log_message(self, format, *args) -> None:
+        """Quiet."""
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def handle_one_request(self) -> None:
+        fake: FakeDaemon = self.server.fake
+        if fake.garbage is not None:
+            self.request.recv(65536)
+            self.wfile.write(fake.garbage)
+            self.close_connection = True
+            return
+        super().handle_one_request()
+
+    def _answer(self) -> None:
+        fake: FakeDaemon = self.server.fake
+        url = urlsplit(self.path)
+        query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fake.seen.append((self.command, self.path, body))
+        try:
+            self._route(fake, url.path, query, body)
+        except TokenFlowError as error:
+            self._send(fixed(ErrorDocument(error=error.body())), error.http_status)
+
+    do_GET = do_POST = do_PUT = _answer
+
+    def _route(self, fake: FakeDaemon, path: str, query: dict[str, str], body: bytes) -> None:
+        match self.command, path:
+            case "GET", "/v1/status":
+                self._send_or_watch(query, fake.status)
+            case "GET", "/v1/requests":
+                self._send_or_watch(query, lambda: fake.requests(query))
+            case "GET", "/v1/mode":
+                alive = fake.state in _ALIVE
+                self._send(fixed(ModeDocument(mode=Mode.OBSERVE if alive else None, revision=3)))
+            case "PUT", "/v1/mode":
+                wanted = msgspec.json.decode(body, type=ModeRequest).mode
+                if wanted is Mode.ENFORCE:
+                    raise UnsupportedError("enforcing does not exist yet", hint="tfctl mode observe")
+                if fake.state not in _ALIVE:
+                    raise OperationError("no engine runs", hint="tfctl start")
+                self._send(fixed(ModeDocument(mode=wanted, revision=4)))
+            case "GET", "/v1/logs":
+                lines = [f"line {index}" for index in range(3)][-int(query.get("n", 100)) :]
+                self._send_lines([json.dumps({"line": line}).encode() for line in lines])
+            case "POST", "/v1/engine/start":
+                wanted = msgspec.json.decode(body, type=StartRequest).profile
+                if wanted == "nosuch":
+                    raise ProfileNotFoundError("no profile is called 'nosuch'", hint="tfctl profile list")
+                self._send(fake.begin("start", EngineState.SERVING), 202)
+            case "POST", "/v1/engine/stop":
+                msgspec.json.decode(body, type=StopRequest)
+                self._send(fake.begin("stop", EngineState.STOPPED), 202)
+            case "POST", "/v1/engine/restart":
+                msgspec.json.decode(body, type=RestartRequest)
+                self._send(fake.begin("restart", EngineState.SERVING), 202)
+            case "GET", _ if path.startswith("/v1/operations/"):
+                self._send(fake.advance(path.rpartition("/")[2]))
+            case _:
+                self.send_error(404)
+
+    def _send(self, document: msgspec.Struct, http_status: int = 200) -> None:
+        content = msgspec.json.encode(document)
+        self._head(http_status, "application/json", len(content))
+        self.wfile.write(content)
+
+    def _send_or_watch(self, query: dict[str, str], make) -> None:
+        if "watch" not in query:
+            self._send(make())
+        else:
+            self._send_lines([msgspec.json.encode(make()) for _ in range(self.server.fake.watch_count)])
+
+    def _send_lines(self, lines: list[bytes]) -> None:
+        self._head(200, "application/x-ndjson", None)
+        for line in lines:
+            self.wfile.write(line + b"\n")
+            self.wfile.flush()
+
+    def _head(self, http_status: int, content_type: str, length: int | None) -> None:
+        self.send_response(http_status)
+        self.send_header("Content-Type", content_type)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        self.send_header("TokenFlow-Version", self.server.fake.version)
+        self.send_header("TokenFlow-Api", API_VERSION)
+        self.end_headers()

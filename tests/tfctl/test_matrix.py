@@ -1,0 +1,175 @@
+"""Every command in every state of the daemon: the exit code, JSON that its schema accepts, and never a traceback."""
+
+import json
+
+import jsonschema
+import pytest
+
+from tfctl.schemas import schema_of
+
+STATES = (
+    "none",
+    "stopped",
+    "starting",
+    "serving",
+    "busy",
+    "draining",
+    "failed",
+    "wedged",
+    "garbage",
+    "nonsense",
+)
+
+# command line → exit code by state; "*" is every state that is not named
+COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
+    ("status",): {"serving": 0, "busy": 0, "wedged": 4, "garbage": 4, "nonsense": 4, "*": 3},
+    ("ps",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("ps", "-a", "--state", "running", "--sort", "age", "--limit", "1"): {
+        "none": 69,
+        "garbage": 69,
+        "nonsense": 69,
+        "*": 0,
+    },
+    ("stop",): {"garbage": 69, "nonsense": 69, "*": 0},
+    ("stop", "--drain", "1"): {"garbage": 69, "nonsense": 69, "*": 0},
+    ("restart",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("mode",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("mode", "observe"): {
+        "none": 69,
+        "garbage": 69,
+        "nonsense": 69,
+        "stopped": 1,
+        "starting": 1,
+        "failed": 1,
+        "*": 0,
+    },
+    ("mode", "enforce"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 1},
+    ("logs",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("wait", "--for", "serving", "--timeout", "0"): {
+        "none": 69,
+        "garbage": 69,
+        "nonsense": 69,
+        "failed": 1,
+        "serving": 0,
+        "busy": 0,
+        "*": 75,
+    },
+    ("wait", "--for", "stopped", "--timeout", "0"): {
+        "none": 0,
+        "stopped": 0,
+        "failed": 0,
+        "garbage": 69,
+        "nonsense": 69,
+        "*": 75,
+    },
+    ("wait", "--for", "drained", "--timeout", "0"): {
+        "none": 0,
+        "stopped": 0,
+        "failed": 1,
+        "garbage": 69,
+        "nonsense": 69,
+        "*": 75,
+    },
+    ("start", "demo-cpu", "--no-wait"): {"garbage": 69, "nonsense": 69, "*": 0},
+    ("start", "nosuch"): {"garbage": 69, "nonsense": 69, "*": 78},
+    ("top", "--once"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("top",): {"*": 2},  # no terminal here
+    ("profile", "list"): {"*": 0},
+    ("profile", "show", "nosuch"): {"*": 78},
+    ("engine", "install"): {"*": 2},
+}
+CASES = [
+    pytest.param(command, state, codes.get(state, codes["*"]), id=f"{'_'.join(command)}-{state}")
+    for command, codes in COMMANDS.items()
+    for state in STATES
+    # Without a daemon `start` brings a real one up: tests of its own.
+    if not (command[0] == "start" and state == "none")
+]
+
+
+@pytest.mark.parametrize(("command", "state", "expected"), CASES)
+def test_exit_code_and_output(command, state, expected, tfctl, daemon_in):
+    if state != "none":
+        daemon_in(state)
+    human = tfctl(*command)
+    assert human.code == expected, human
+    assert "Traceback" not in human.out + human.err
+    if expected not in (0, 3, 4):
+        assert human.out == ""
+        assert human.err.startswith("error: ")
+        assert "\nhint:  " in human.err
+    assert "\x1b" not in human.out + human.err
+
+
+@pytest.mark.parametrize(("command", "state", "expected"), CASES)
+def test_json_is_one_document_of_its_schema(command, state, expected, tfctl, daemon_in):
+    if state != "none":
+        daemon_in(state)
+    outcome = tfctl(*command, "--json")
+    assert outcome.code == expected, outcome
+    assert outcome.err == ""
+    (line,) = outcome.out.splitlines()
+    document = json.loads(line)
+    jsonschema.validate(document, schema_of(document["schema"]))
+    is_error = expected not in (0, 3) and not (command == ("status",) and state == "wedged")
+    assert (document["schema"] == "tokenflow.error/1") == is_error
+    if is_error:
+        assert document["error"]["message"]
+        assert document["error"]["hint"]
+
+
+@pytest.mark.parametrize("arguments", [("status", "--json"), ("--json", "status"), ("--json", "status", "--json")])
+def test_global_options_stand_before_or_after(arguments, tfctl, daemon):
+    outcome = tfctl(*arguments)
+    assert json.loads(outcome.out)["engine"]["state"] == "serving"
+
+
+def test_socket_option_before_and_after(home, tfctl, daemon_in, socket_path):
+    fake = daemon_in("serving")
+    elsewhere = home / "other.sock"
+    assert tfctl("--socket", str(elsewhere), "ps").code == 69
+    assert tfctl("ps", f"--socket={elsewhere}").code == 69
+    assert tfctl("ps", "--socket", str(fake.path)).code == 0
+
+
+USAGE_ERRORS = [
+    ("bogus",),
+    ("stat",),
+    ("status", "--nosuch"),
+    ("status", "extra"),
+    ("ps", "--state", "sleeping"),
+    ("ps", "--sort"),
+    ("ps", "--limit", "0"),
+    ("ps", "--limit", "many"),
+    ("ps", "--watch=soon"),
+    ("mode", "loud"),
+    ("wait",),
+    ("wait", "--for", "godot"),
+    ("stop", "--drain", "-1"),
+    ("--timeout", "x", "status"),
+    ("--timeout", "nan", "status"),
+    ("stop", "--drain", "nan"),
+    ("ps", "--watch=inf"),
+    ("engine", "bogus"),
+    ("profile",),
+    ("--json",),
+]
+
+
+@pytest.mark.parametrize("arguments", USAGE_ERRORS, ids=" ".join)
+def test_usage_errors_under_json(arguments, tfctl):
+    outcome = tfctl(*arguments, "--json") if arguments != ("--json",) else tfctl(*arguments)
+    assert outcome.code == 2
+    document = json.loads(outcome.out)
+    jsonschema.validate(document, schema_of("tokenflow.error/1"))
+    assert document["error"]["code"] == "usage"
+    assert document["error"]["hint"].startswith("tfctl")
+    assert outcome.err == ""
+
+
+@pytest.mark.parametrize("arguments", [(), ("engine",), ("profile",)])
+def test_no_command_is_help_and_a_usage_error(arguments, tfctl):
+    outcome = tfctl(*arguments)
+    assert outcome.code == 2
+    assert "Usage: tfctl" in outcome.err
+    assert "Commands:" in outcome.err
