@@ -1,0 +1,25 @@
+"""What the routes work with."""
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tokenflowd.changes import Changes
+from tokenflowd.ending import Ending
+from tokenflowd.operations import Operations
+from tokenflowd.paths import DaemonPaths
+from tokenflowd.snapshot import Snapshots
+from tokenflowd.supervisor import Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    supervisor: Supervisor
+    operations: Operations
+    snapshots: Snapshots
+    changes: Changes
+    ending: Ending
+    paths: DaemonPaths
+
+
+CONTEXT = web.AppKey("context", Context)

@@ -1,0 +1,108 @@
+"""The daemon as a whole: comes up, serves, ends."""
+
+import shutil
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from tokenflow import locations
+from tokenflow.version import __version__
+from tokenflowd import processes, record, server
+from tokenflowd.changes import Changes
+from tokenflowd.context import Context
+from tokenflowd.control_socket import ControlSocket
+from tokenflowd.ending import Ending
+from tokenflowd.lifecycle import EngineLifecycle
+from tokenflowd.observation import Limits
+from tokenflowd.operations import Operations
+from tokenflowd.paths import DaemonPaths
+from tokenflowd.settings import OnDaemonStop, Settings
+from tokenflowd.snapshot import Snapshots
+from tokenflowd.supervisor import Supervisor
+
+log = structlog.get_logger()
+_LEFTOVER_GRACE_S = 5.0
+
+
+class Daemon:
+    """`start`, then `wait`, then `close`; or `run`, which is all three."""
+
+    def __init__(self, settings: Settings, socket_path: Path | None = None, *, on_demand: bool = False) -> None:
+        self._settings = settings
+        if socket_path is None:
+            socket_path = locations.user_socket()
+            locations.check_socket_path(socket_path)
+            locations.ensure_private_folder(socket_path.parent)
+        self.paths = DaemonPaths.of(socket_path)
+        self.ending = Ending(settings.farewell_s, on_demand=on_demand)
+        self._changes = Changes()
+        operations = Operations(self._changes)
+        self.supervisor = Supervisor(settings, EngineLifecycle(settings, self.paths, self._changes), operations)
+        limits = Limits(settings.busy_after_s, settings.wedged_after_s, settings.telemetry_stale_after_s)
+        self._context = Context(
+            supervisor=self.supervisor,
+            operations=operations,
+            snapshots=Snapshots(self.supervisor, self.paths, limits, on_demand=on_demand),
+            changes=self._changes,
+            ending=self.ending,
+            paths=self.paths,
+        )
+        self._socket: ControlSocket | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def run(self) -> None:
+        """Raises TokenFlowErrors when it cannot come up."""
+        await self.start()
+        try:
+            await self.ending.requested.wait()
+        finally:
+            await self.close()
+
+    async def start(self) -> None:
+        """The control socket answers when this returns."""
+        self._socket = ControlSocket(self.paths.socket, self.paths.lock, self._settings.socket_group)
+        try:
+            await self._end_leftover_engine()
+            self._runner = await server.serve(self._context, self._socket.socket)
+        except BaseException:
+            self._socket.close()
+            raise
+        log.info("daemon_serves", socket=str(self.paths.socket), version=__version__)
+
+    async def close(self) -> None:
+        """Ends the engine (or lets go of it, `on_daemon_stop`), then the server; the socket goes last."""
+        self.ending.forget()
+        try:
+            if self._settings.on_daemon_stop is OnDaemonStop.STOP:
+                self.supervisor.stop(None, "the daemon's end")
+                await self.supervisor.wait_idle()
+            else:
+                await self.supervisor.lifecycle.release()
+            self._changes.close()
+            if self._runner is not None:
+                await self._runner.cleanup()
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+        log.info("daemon_ended")
+
+    def abandon(self) -> None:
+        """The second signal: nobody is asked, nothing is waited for."""
+        self.supervisor.lifecycle.kill_now()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _end_leftover_engine(self) -> None:
+        """A daemon that was killed leaves its engine running: nobody could watch it, and it holds port and memory."""
+        leftover = record.read(self.paths.record)
+        if leftover is None or not leftover.is_orphan():
+            return
+        link_folder = Path(leftover.link_folder)
+        if leftover.owns_group():
+            known = processes.with_start_ticks(processes.descendants(leftover.pid))
+            left = await processes.end_processes(leftover.group, link_folder, known, _LEFTOVER_GRACE_S)
+            log.warning("leftover_engine_ended", pid=leftover.pid, profile=leftover.profile, left=sorted(left))
+        if link_folder.name.startswith("link-"):
+            shutil.rmtree(link_folder, ignore_errors=True)
+        record.remove(self.paths.record)

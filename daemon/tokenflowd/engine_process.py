@@ -1,0 +1,138 @@
+"""One engine, from its spawn to its last process. Made anew for each start."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tokenflow import link
+from tokenflow.errors import TimedOutError, UnsupportedError
+from tokenflowd import logfile, processes
+from tokenflowd.failure import Death, Role
+from tokenflowd.link import EngineLink
+from tokenflowd.plan import EnginePlan
+
+_LOG_MODE = 0o600
+_STRAGGLER_GRACE_S = 2.0
+
+
+class EngineProcess:
+    """The child, its process group, its link, and a watch over the processes that it cannot do without."""
+
+    def __init__(self, plan: EnginePlan, child: "subprocess.Popen[bytes]", link_folder: Path) -> None:
+        self.plan = plan
+        self.pid = child.pid
+        self.started_s = time.monotonic()
+        self.serving_since_s: float | None = None
+        self.link_folder = link_folder
+        self.telemetry: link.Telemetry | None = None
+        self.requests = RequestBook()
+        self.work_since_s: float | None = None
+        self.frontend_reply: link.Reply | None = None
+        self.mode_reply: link.Reply | None = None
+        self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self._child = child
+        self._link = EngineLink(link_folder, self._take_telemetry)
+        self._watches: dict[int, asyncio.Task[None]] = {}
+        self._known: dict[int, int] = {}
+        self.watch(Role.MAIN, child.pid)
+
+    @classmethod
+    def spawn(
+        cls, plan: EnginePlan, command: list[str], environment: dict[str, str], link_folder: Path, log_path: Path
+    ) -> "EngineProcess":
+        """The child writes the log file itself: the daemon is not in the pipe and may end without it noticing."""
+        logfile.rotate(log_path)
+        descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _LOG_MODE)
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                env=environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+        return cls(plan, child, link_folder)
+
+    def watch(self, role: Role, pid: int) -> None:
+        """From now on the end of `pid` is the end of this engine."""
+        if pid not in self._watches:
+            self._watches[pid] = asyncio.create_task(self._watch(role, pid))
+
+    async def _watch(self, role: Role, pid: int) -> None:
+        await processes.wait_for_exit(pid)
+        code = self._child.poll() if pid == self.pid else processes.exit_status(pid)
+        if not self.death.done():
+            self.death.set_result(Death(role, pid, code))
+
+    def _take_telemetry(self, telemetry: link.Telemetry) -> None:
+        if telemetry.has_work and (self.telemetry is None or not self.telemetry.has_work):
+            self.work_since_s = telemetry.sent_s
+        self.telemetry = telemetry
+        self.requests.take(telemetry)
+        telemetry.quality.stall_s_total = self.requests.stall_s_total
+        if telemetry.pid not in self._watches:
+            self.watch(Role.SCHEDULER, telemetry.pid)
+
+    async def ask_frontend(self, command: link.Command, limit_s: float) -> link.Reply | None:
+        """None when there is no answer: no plugin, or a process that is not up yet."""
+        try:
+            reply = await self._link.frontend.ask(command, limit_s)
+        except TimedOutError:
+            return None
+        self.frontend_reply = reply
+        self.watch(Role.FRONTEND, reply.pid)
+        return reply
+
+    async def set_mode(self, command: link.SetMode) -> link.Reply:
+        """Raises UnsupportedError where no plugin is at work, TimedOutError where the scheduler does not answer."""
+        if self.telemetry is None:
+            detail = self.frontend_reply.plugin_detail if self.frontend_reply else None
+            raise UnsupportedError(
+                f"the plugin is not at work in this engine{f': {detail}' if detail else ''}", hint="tfctl status"
+            )
+        reply = await self._link.scheduler.ask(command)
+        if reply.error_code is None:
+            self.mode_reply = reply
+        return reply
+
+    def remember_descendants(self) -> None:
+        """They are found again at the end even if they leave the group and their parent dies before them."""
+        self._known |= processes.with_start_ticks(processes.descendants(self.pid))
+
+    async def end(self, grace_s: float, *, is_polite: bool) -> set[int]:
+        """Returns when no process of the engine is left, and its link folder neither; or those that even SIGKILL left.
+
+        `is_polite`: the main process is asked first and ends its children in its own order (GPU memory is released
+        that way); what is left after `grace_s` is killed. Else everything is asked at once and killed soon after.
+        """
+        self.remember_descendants()
+        if is_polite:
+            processes.send([self.pid], signal.SIGTERM)
+            await asyncio.wait([self._watches[self.pid]], timeout=grace_s)
+            grace_s = 0.0 if self._child.poll() is None else _STRAGGLER_GRACE_S
+        left = await processes.end_processes(self.pid, self.link_folder, self._known, grace_s)
+        self._child.poll()
+        processes.reap_orphans(({*self._known, *self._watches}) - {self.pid})
+        await self.close()
+        shutil.rmtree(self.link_folder, ignore_errors=True)
+        return left
+
+    def kill_now(self) -> None:
+        """For somebody in a hurry: no waiting, no asking."""
+        self.remember_descendants()
+        processes.send(processes.engine_processes(self.pid, self.link_folder) | set(self._known), signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Lets go of the engine without ending it."""
+        for task in self._watches.values():
+            task.cancel()
+        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        await self._link.close()

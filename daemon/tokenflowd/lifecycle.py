@@ -1,0 +1,199 @@
+"""The life of the engine, one step at a time. Who may call for which step, and when, is the supervisor's business.
+
+    stopped ── start ──► starting ──► serving ── stop ──► draining ──► stopped
+                            │            │                   │
+                            └────────────┴── a process died ─┴──► failed ── start ──► starting
+
+`busy` and `wedged` are `serving` with a long step; they are judged when somebody asks (`observation`).
+"""
+
+import asyncio
+import os
+import shutil
+import time
+from typing import Any
+
+import structlog
+
+from tokenflow.errors import ConfigurationError, EngineFailedError, OperationError, TimedOutError
+from tokenflow.wire import EngineState
+from tokenflowd import failure, logfile, plan, preflight, processes, readiness, record
+from tokenflowd.changes import Changes
+from tokenflowd.draining import Drain
+from tokenflowd.engine_process import EngineProcess
+from tokenflowd.failure import Death
+from tokenflowd.paths import DaemonPaths
+from tokenflowd.plan import EnginePlan
+from tokenflowd.preflight import Report
+from tokenflowd.settings import Settings
+
+log = structlog.get_logger()
+_CRASH_GRACE_S = 2.0
+_LOG_LINES_READ = 400
+
+
+class EngineLifecycle:
+    """Holds at most one engine. `phase` is its state but for `busy` and `wedged`."""
+
+    def __init__(self, settings: Settings, paths: DaemonPaths, changes: Changes) -> None:
+        self.phase = EngineState.STOPPED
+        self.reason: str | None = None
+        self.engine: EngineProcess | None = None
+        self.plan: EnginePlan | None = None
+        self._settings = settings
+        self._paths = paths
+        self._changes = changes
+        self._guard: asyncio.Task[None] | None = None
+
+    def set_phase(self, phase: EngineState, reason: str | None = None) -> None:
+        if (phase, reason) != (self.phase, self.reason):
+            self.phase, self.reason = phase, reason
+            log.info("engine_state", state=phase.value, reason=reason)
+            self._changes.notify()
+
+    async def check(self, draft: EnginePlan, report: Report) -> None:
+        """What can be checked while another engine still runs."""
+        if not self._settings.engine_command:
+            await preflight.check_packages_and_model(draft, report)
+
+    async def start(self, draft: EnginePlan, report: Report) -> EngineProcess:
+        """Returns a serving engine. Raises TokenFlowErrors; cancelling it ends what it has started."""
+        await self._end_of_guard()
+        before = (self.phase, self.reason)
+        self.plan = draft
+        self.set_phase(EngineState.STARTING)
+        try:
+            self.plan = await preflight.check(draft, report, is_engine_ours=not self._settings.engine_command)
+            engine = self._spawn(self.plan)
+        except ConfigurationError:
+            self.set_phase(*before)  # nothing has happened
+            raise
+        except BaseException:
+            self.set_phase(EngineState.STOPPED)
+            raise
+        try:
+            await self._wait_until_serving(engine, report)
+        except TimedOutError as error:
+            await self._end(engine, EngineState.FAILED, error.message, grace_s=_CRASH_GRACE_S, is_polite=False)
+            raise
+        except asyncio.CancelledError:
+            await self._end(engine, EngineState.STOPPED, None, grace_s=_CRASH_GRACE_S, is_polite=False)
+            raise
+        engine.remember_descendants()
+        engine.serving_since_s = time.monotonic()
+        self.set_phase(EngineState.SERVING)
+        self._guard = asyncio.create_task(self._fail_on_death(engine))
+        return engine
+
+    def _spawn(self, plan_: EnginePlan) -> EngineProcess:
+        link_folder = self._paths.make_link_folder()
+        environment = plan.environment(
+            plan_.profile, plan.plugin_settings(plan_.profile, self._settings.tunables), link_folder
+        )
+        command = plan_.command(self._settings.engine_command)
+        try:
+            engine = EngineProcess.spawn(plan_, command, environment, link_folder, self._paths.engine_log)
+        except OSError as error:
+            shutil.rmtree(link_folder, ignore_errors=True)
+            raise OperationError(
+                f"cannot run {command[0]} or write its log: {error.strerror}", hint="tfctl engine show"
+            ) from error
+        self.engine = engine
+        self._write_record(engine)
+        log.info("engine_spawned", pid=engine.pid, profile=plan_.profile.name, url=plan_.url)
+        self._changes.notify()
+        return engine
+
+    def _write_record(self, engine: EngineProcess) -> None:
+        entry = record.EngineRecord(
+            pid=engine.pid,
+            start_ticks=processes.start_ticks(engine.pid) or 0,
+            group=engine.pid,
+            link_folder=str(engine.link_folder),
+            profile=engine.plan.profile.name,
+            daemon_pid=os.getpid(),
+            daemon_start_ticks=processes.start_ticks(os.getpid()) or 0,
+        )
+        try:
+            record.write(self._paths.record, entry)
+        except OSError as error:  # a full disk must not cost the engine; only the next daemon would miss the record
+            log.warning("record_unwritable", path=str(self._paths.record), problem=error.strerror)
+
+    async def _wait_until_serving(self, engine: EngineProcess, report: Report) -> None:
+        ready = asyncio.create_task(
+            readiness.wait_until_serving(engine, self._paths.engine_log, self._settings.start_limit_s, report)
+        )
+        try:
+            waits: list[asyncio.Future[Any]] = [ready, engine.death]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not engine.death.done():
+                ready.result()
+                return
+        finally:
+            ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)
+        reason = await self._fail(engine, engine.death.result())
+        raise EngineFailedError(reason, hint=failure.hint(str(self._paths.engine_log)))
+
+    async def _fail_on_death(self, engine: EngineProcess) -> None:
+        death = await asyncio.shield(engine.death)
+        await self._fail(engine, death)
+
+    async def _fail(self, engine: EngineProcess, death: Death) -> str:
+        lines = await asyncio.to_thread(logfile.last_lines, self._paths.engine_log, _LOG_LINES_READ)
+        reason = failure.explain(death, lines)
+        self.set_phase(EngineState.FAILED, reason)
+        await self._end(engine, EngineState.FAILED, reason, grace_s=_CRASH_GRACE_S, is_polite=False)
+        return reason
+
+    async def stop(self, drain: Drain, report: Report) -> None:
+        """Raises OperationError if something of the engine could not be ended. Without an engine: state `stopped`."""
+        engine = self.engine
+        if engine is not None and self.phase is EngineState.SERVING:
+            await self._cancel_guard()
+        else:
+            await self._end_of_guard()
+        if engine is None or self.engine is None:
+            self.set_phase(EngineState.STOPPED)
+            return
+        self.set_phase(EngineState.DRAINING)
+        await drain.run(engine, report)
+        report("ending the engine", None)
+        await self._end(engine, EngineState.STOPPED, None, grace_s=self._settings.stop_grace_s, is_polite=True)
+
+    async def _end(
+        self, engine: EngineProcess, phase: EngineState, reason: str | None, *, grace_s: float, is_polite: bool
+    ) -> None:
+        left = await engine.end(grace_s, is_polite=is_polite)
+        self.engine = None
+        if left:
+            reason = f"processes of the engine cannot be ended: {', '.join(map(str, sorted(left)))}"
+            self.set_phase(EngineState.FAILED, reason)
+            raise OperationError(reason, hint=f"look at them: ps -fp {' '.join(map(str, sorted(left)))}")
+        record.remove(self._paths.record)
+        self.set_phase(phase, reason)
+
+    async def _cancel_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.cancel()
+            await asyncio.gather(self._guard, return_exceptions=True)
+            self._guard = None
+
+    async def _end_of_guard(self) -> None:
+        """A failed engine may still be being ended."""
+        if self._guard is not None and self.phase is EngineState.FAILED:
+            await asyncio.gather(self._guard, return_exceptions=True)
+            self._guard = None
+
+    def kill_now(self) -> None:
+        """For somebody in a hurry: the engine is killed, its folder and record go, nobody waits."""
+        if self.engine is not None:
+            self.engine.kill_now()
+            shutil.rmtree(self.engine.link_folder, ignore_errors=True)
+            record.remove(self._paths.record)
+
+    async def release(self) -> None:
+        """The daemon ends and the engine goes on: only our hands are taken off it."""
+        await self._cancel_guard()
+        if self.engine is not None:
+            await self.engine.close()

@@ -1,0 +1,31 @@
+"""The daemon's own log: JSON lines for machines, colours for a terminal; on stderr in both cases."""
+
+import logging
+import sys
+from enum import StrEnum
+
+import structlog
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"  # console on a terminal, json elsewhere
+    CONSOLE = "console"
+    JSON = "json"
+
+
+def configure(chosen: LogFormat) -> None:
+    is_console = chosen is LogFormat.CONSOLE or (chosen is LogFormat.AUTO and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if is_console else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if is_console else [structlog.processors.dict_tracebacks]),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

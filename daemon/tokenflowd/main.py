@@ -1,0 +1,68 @@
+"""`tokenflowd`: runs in the foreground until it is told to end."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tokenflow.errors import TokenFlowError
+from tokenflow.version import __version__
+from tokenflowd import processes, settings
+from tokenflowd.daemon import Daemon
+from tokenflowd.logsetup import LogFormat, configure
+
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FORCED_EXIT_CODE = 1
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Exit codes: 0, 1 (another daemon runs, or a failure), 2 (usage), 78 (configuration)."""
+    options = _parse(arguments)
+    configure(options.log_format)
+    code = 0
+    try:
+        asyncio.run(_run(options.socket, options.on_demand))
+    except TokenFlowError as error:
+        code = error.exit_code
+        hint = f" ({error.hint})" if error.hint else ""
+        print(f"tokenflowd: {error.message}{hint}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tokenflowd",
+        description="Runs and watches an SGLang engine with TokenFlow, and serves the control socket. See tfctl.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--socket", type=_absolute, help="the control socket (default: the user's runtime folder)")
+    parser.add_argument("--on-demand", action="store_true", help="end when the engine has been stopped by a client")
+    parser.add_argument("--log-format", type=LogFormat, choices=list(LogFormat), default=LogFormat.AUTO)
+    parser.add_argument("--version", action="version", version=f"tokenflowd {__version__}")
+    return parser.parse_args(arguments)
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+async def _run(socket_path: Path | None, on_demand: bool) -> None:
+    processes.become_subreaper()
+    daemon = Daemon(settings.load(), socket_path, on_demand=on_demand)
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if daemon.ending.requested.is_set():
+            daemon.abandon()
+            os._exit(_FORCED_EXIT_CODE)
+        daemon.ending.request(number.name)
+
+    for number in _ENDING_SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    await daemon.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""From a profile to the command and the environment of one engine."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tokenflow.errors import UsageError
+from tokenflow.link import LINK_ENV
+from tokenflowd import arguments
+from tokenflowd.profiles.schema import Profile
+from tokenflowd.profiles.tunables import TunableOverrides
+
+SETTINGS_ENV = "TOKENFLOW_SETTINGS"  # read by tokenflow.sglang.settings
+# The service manager's words to the daemon are not for the engine.
+_NOT_INHERITED = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID")
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """Everything that the start of one engine is made from."""
+
+    profile: Profile
+    extra_arguments: tuple[str, ...]
+    model_path: str
+    host: str
+    port: int
+    device: str
+    served_name: str
+    server_arguments: tuple[str, ...]
+
+    @property
+    def url(self) -> str:
+        host = _EVERYWHERE.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+
+    def is_for(self, profile_name: str, extra_arguments: list[str]) -> bool:
+        return self.profile.name == profile_name and self.extra_arguments == tuple(extra_arguments)
+
+    def command(self, engine_command: list[str]) -> list[str]:
+        start = engine_command or [sys.executable, "-m", "tokenflow.sglang.launch"]
+        return [*start, *self.server_arguments]
+
+
+def make(
+    profile: Profile, extra_arguments: list[str], model_path: str | None = None, port: int | None = None
+) -> EnginePlan:
+    """`model_path` and `port` stand in for the profile's where those are not final (`demo`, 0).
+
+    Raises UsageError for a port that is none.
+    """
+    own = [
+        *("--model-path", model_path or profile.model.path),
+        *("--host", profile.engine.host),
+        *("--port", str(profile.engine.port)),
+        *("--served-model-name", profile.model.served_name),
+        *("--device", profile.engine.device.value),
+    ]
+    merged = arguments.merge(own, profile.engine.args, extra_arguments, [] if port is None else ["--port", str(port)])
+    return EnginePlan(
+        profile=profile,
+        extra_arguments=tuple(extra_arguments),
+        model_path=arguments.option_value(merged, "--model", "--model-path") or "",
+        host=arguments.option_value(merged, "--host") or "",
+        port=_port_number(arguments.option_value(merged, "--port") or ""),
+        device=arguments.option_value(merged, "--device") or "",
+        served_name=arguments.option_value(merged, "--served-model-name") or "",
+        server_arguments=tuple(merged),
+    )
+
+
+def _port_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise UsageError(
+            f"{text!r} is not a port: 0 to 65535", hint="tfctl start PROFILE -- --port 30001", field="engine_args"
+        )
+    return int(text)
+
+
+def plugin_settings(profile: Profile, overrides: TunableOverrides) -> dict[str, Any]:
+    """What the plugin is told: the profile's classes, and its tunables under the host's. What is unset is left out."""
+    tunables = overrides.over(profile.tunables).model_dump(mode="json", exclude_none=True)
+    settings = {key: tunables[key] for key in ("mode", "variant", "default_rate_tok_s") if key in tunables}
+    return settings | {"classes": {name: section.model_dump() for name, section in profile.classes.items()}}
+
+
+def environment(
+    profile: Profile, settings: dict[str, Any], link_folder: Path, base: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    inherited = {name: value for name, value in base.items() if name not in _NOT_INHERITED}
+    return (
+        inherited
+        | profile.engine.env
+        | {
+            LINK_ENV: str(link_folder),
+            SETTINGS_ENV: msgspec.json.encode(settings).decode(),
+            "PYTHONUNBUFFERED": "1",
+        }
+    )

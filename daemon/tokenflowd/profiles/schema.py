@@ -1,0 +1,75 @@
+"""What a profile file may hold. Unknown keys are errors: a misspelt one must not be silently without effect."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
+from tokenflowd.profiles.tunables import TunableOverrides
+
+DEMO_MODEL = "demo"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+class Device(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def _check_model_path(value: str) -> str:
+    if value != DEMO_MODEL and not Path(value).is_absolute():
+        raise ValueError(f'must be "{DEMO_MODEL}" (the built-in demo model) or an absolute folder')
+    return value
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ModelSection(_Section):
+    path: Annotated[str, AfterValidator(_check_model_path)]
+    """`demo` for the built-in demo model, else an absolute folder in Hugging Face's layout."""
+    served_name: str = Field(min_length=1)
+    """The model's name in the OpenAI API."""
+
+
+class EngineSection(_Section):
+    device: Device
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=30000, ge=0, le=65535)
+    """0: the daemon picks a free one at each start."""
+    args: list[str] = []
+    """Further options of SGLang's server, one word an item."""
+    env: dict[str, str] = {}
+    """Further environment variables of the engine."""
+
+
+class ClassSection(_Section):
+    """One class of readers."""
+
+    rate_tok_s: float | None = Field(default=None, ge=MIN_RATE_TOK_S, le=MAX_RATE_TOK_S)
+    """How fast its readers read. Left out: nobody reads along (batch)."""
+    max_rate_tok_s: float | None = Field(default=None, ge=MIN_RATE_TOK_S, le=MAX_RATE_TOK_S)
+    """What a client of this class may ask for at most."""
+
+    @model_validator(mode="after")
+    def _rate_within_cap(self) -> "ClassSection":
+        if self.rate_tok_s and self.max_rate_tok_s and self.rate_tok_s > self.max_rate_tok_s:
+            raise ValueError(f"rate_tok_s ({self.rate_tok_s:g}) is above max_rate_tok_s ({self.max_rate_tok_s:g})")
+        return self
+
+
+ClassName = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class Profile(_Section):
+    """A whole profile."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = ""
+    model: ModelSection
+    engine: EngineSection
+    tunables: TunableOverrides = TunableOverrides()
+    classes: dict[ClassName, ClassSection] = {}

@@ -1,0 +1,94 @@
+"""The daemon's own settings: defaults, then the settings files, then `TOKENFLOW_*` of the environment."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from tokenflow import locations
+from tokenflow.errors import ConfigurationError
+from tokenflowd.profiles.tunables import TunableOverrides
+from tokenflowd.toml_file import faults_text, read_table
+
+_PREFIX = "TOKENFLOW_"
+_HINT = "correct it, then: tfctl start"
+
+
+class OnDaemonStop(StrEnum):
+    """What the end of the daemon does to the engine."""
+
+    KEEP = "keep"
+    STOP = "stop"
+
+
+class Settings(BaseSettings):
+    """Every field may stand in a settings file or, in capitals behind `TOKENFLOW_`, in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
+
+    default_profile: str = "demo-cpu"
+    """What `start` takes when no profile is named."""
+    on_daemon_stop: OnDaemonStop = OnDaemonStop.STOP
+    start_limit_s: float = Field(default=600.0, gt=0)
+    """An engine that is not ready after this is ended."""
+    busy_after_s: float = Field(default=2.0, gt=0)
+    """A step that takes longer than this with work present: `busy`."""
+    wedged_after_s: float = Field(default=60.0, gt=0)
+    """A step that takes longer than this with work present: `wedged`."""
+    telemetry_stale_after_s: float = Field(default=3.0, gt=0)
+    """No word from the scheduler for this long raises an alarm."""
+    drain_s: float = Field(default=0.0, ge=0, le=86_400)
+    """How long a stop lets open streams finish when it does not say."""
+    stop_grace_s: float = Field(default=10.0, gt=0, le=600)
+    """Between the request to end and the kill."""
+    farewell_s: float = Field(default=2.0, ge=0)
+    """How long an on-demand daemon waits for the client to read that its engine has stopped."""
+    socket_group: str | None = None
+    """A group whose members may use the control socket (mode 0660); without one it is the owner's alone (0600)."""
+    engine_command: list[str] = []
+    """Runs this in SGLang's place, with SGLang's arguments. The checks of packages and model are skipped then."""
+    tunables: TunableOverrides = TunableOverrides()
+    """Over the profile's."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        files = [path for path in locations.settings_files() if path.is_file()]
+        return (
+            init_settings,
+            env_settings,
+            TomlConfigSettingsSource(settings_cls, toml_file=files, deep_merge=True),
+        )
+
+
+def load(**overrides: Any) -> Settings:
+    """Raises ConfigurationError with every fault of the files and of the environment."""
+    for path in locations.settings_files():
+        if path.is_file():
+            read_table(path, _HINT)  # a file that is no TOML is told with its name and line
+    try:
+        settings = Settings(**overrides)
+        from_environment = TunableOverrides.model_validate(_tunables_of_environment())
+        return settings.model_copy(update={"tunables": from_environment.over(settings.tunables)})
+    except ValidationError as error:
+        raise ConfigurationError(faults_text(error, _sources()), hint=_HINT) from error
+
+
+def _tunables_of_environment() -> dict[str, str]:
+    """`TOKENFLOW_MODE=enforce` and so on: a tunable's name in capitals."""
+    names = {key: f"{_PREFIX}{key.upper()}" for key in TunableOverrides.model_fields}
+    return {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
+
+
+def _sources() -> str:
+    files: list[Path] = [path for path in locations.settings_files() if path.is_file()]
+    return " or ".join([*map(str, files), f"{_PREFIX}* in the environment"])

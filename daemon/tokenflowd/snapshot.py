@@ -1,0 +1,199 @@
+"""The latest state as documents: built when somebody asks, from what is known now."""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from tokenflow.link import Reply, Telemetry
+from tokenflow.policy.states import Mode
+from tokenflow.rows import rows_of, stall_s_total
+from tokenflow.version import __version__
+from tokenflow.wire import (
+    API_VERSION,
+    Alarm,
+    Capacity,
+    DaemonInfo,
+    EngineInfo,
+    EngineState,
+    Latency,
+    ModeDocument,
+    PluginState,
+    PolicyInfo,
+    Quality,
+    RequestsDocument,
+    StatusDocument,
+    Transfers,
+    VersionDocument,
+)
+from tokenflowd import failure, observation
+from tokenflowd.engine_process import EngineProcess
+from tokenflowd.lifecycle import EngineLifecycle
+from tokenflowd.observation import Limits
+from tokenflowd.paths import DaemonPaths
+from tokenflowd.queries import RequestQuery
+from tokenflowd.supervisor import Supervisor
+
+_STEPPING = (EngineState.SERVING, EngineState.BUSY, EngineState.WEDGED, EngineState.DRAINING)
+
+
+class Snapshots:
+    """Makes documents; keeps nothing."""
+
+    def __init__(self, supervisor: Supervisor, paths: DaemonPaths, limits: Limits, *, on_demand: bool) -> None:
+        self._supervisor = supervisor
+        self._paths = paths
+        self._limits = limits
+        self._on_demand = on_demand
+        self._started_s = time.monotonic()
+
+    @property
+    def _lifecycle(self) -> EngineLifecycle:
+        return self._supervisor.lifecycle
+
+    def engine_state(self, now_s: float) -> EngineState:
+        phase, engine = self._lifecycle.phase, self._lifecycle.engine
+        if phase is not EngineState.SERVING or engine is None:
+            return phase
+        return observation.judge(engine.telemetry, engine.work_since_s, now_s, self._limits)
+
+    def status(self) -> StatusDocument:
+        now_s = time.monotonic()
+        engine = self._lifecycle.engine
+        telemetry = engine.telemetry if engine else None
+        info = self._engine_info(engine, now_s)
+        return StatusDocument(
+            profile=info.profile,
+            daemon=self._daemon_info(now_s),
+            engine=info,
+            policy=_policy_info(engine),
+            capacity=telemetry.capacity if telemetry else Capacity(),
+            transfers=telemetry.transfers if telemetry else Transfers(),
+            latency=telemetry.latency if telemetry else Latency(),
+            quality=_quality(telemetry),
+            alarms=self._alarms(info, telemetry, now_s),
+        )
+
+    def requests(self, query: RequestQuery) -> RequestsDocument:
+        engine = self._lifecycle.engine
+        selected = query.select(rows_of(engine.telemetry) if engine and engine.telemetry else [])
+        plan = self._lifecycle.plan
+        return RequestsDocument(
+            profile=plan.profile.name if engine and plan else None,
+            requests=selected if query.limit is None else selected[: query.limit],
+            total_count=len(selected),
+        )
+
+    def mode(self) -> ModeDocument:
+        policy = _policy_info(self._lifecycle.engine)
+        return ModeDocument(mode=policy.mode, revision=policy.revision)
+
+    def version(self) -> VersionDocument:
+        return VersionDocument(
+            api=API_VERSION, daemon=__version__, engine=_engine_version(self._lifecycle.engine), extensions=[]
+        )
+
+    def _daemon_info(self, now_s: float) -> DaemonInfo:
+        return DaemonInfo(
+            version=__version__,
+            api=API_VERSION,
+            pid=os.getpid(),
+            uptime_s=round(now_s - self._started_s, 3),
+            socket=str(self._paths.socket),
+            on_demand=self._on_demand,
+        )
+
+    def _engine_info(self, engine: EngineProcess | None, now_s: float) -> EngineInfo:
+        state = self.engine_state(now_s)
+        info = EngineInfo(state=state, reason=self._lifecycle.reason, log=_existing(self._paths.engine_log))
+        plan = self._lifecycle.plan
+        if plan is not None and state is not EngineState.STOPPED:
+            info.url, info.model, info.profile = plan.url, plan.served_name, plan.profile.name
+        operation = self._supervisor.running_operation
+        if operation is not None and state in (EngineState.STARTING, EngineState.DRAINING):
+            info.progress, info.progress_ratio = operation.progress, operation.progress_ratio
+        if engine is None:
+            return info
+        info.pid, info.uptime_s = engine.pid, round(now_s - engine.started_s, 3)
+        info.version = _engine_version(engine)
+        info.plugin, info.plugin_detail = _plugin_info(engine)
+        if engine.telemetry is not None:
+            info.step_count = engine.telemetry.step_count
+            last_step_s = engine.telemetry.last_step_s
+            info.step_age_s = None if last_step_s is None else round(max(0.0, now_s - last_step_s), 3)
+        return info
+
+    def _alarms(self, info: EngineInfo, telemetry: Telemetry | None, now_s: float) -> list[Alarm]:
+        alarms = []
+        log_hint = "tfctl logs -n 50"
+        if info.state is EngineState.FAILED:
+            hint = failure.hint(str(self._paths.engine_log))
+            alarms.append(Alarm(kind="engine_failed", message=info.reason or "the engine failed", hint=hint))
+        if info.state is EngineState.WEDGED:
+            message = f"work is present and no step has completed for {self._limits.wedged_after_s:g} s"
+            alarms.append(Alarm(kind="engine_wedged", message=message, hint=f"{log_hint}; then: tfctl restart"))
+        if info.state not in _STEPPING:
+            return alarms
+        silence_s = self._silence_s(telemetry, now_s)
+        if info.plugin is PluginState.ACTIVE and silence_s > self._limits.telemetry_stale_after_s:
+            message = f"the scheduler has not been heard from for {silence_s:.0f} s"
+            alarms.append(Alarm(kind="telemetry_stale", message=message, hint=log_hint))
+        if info.plugin is not PluginState.ACTIVE:
+            detail = f": {info.plugin_detail}" if info.plugin_detail else ""
+            message = f"the plugin is {info.plugin.value}{detail}; requests are served without it"
+            alarms.append(Alarm(kind=f"plugin_{info.plugin.value}", message=message, hint=log_hint))
+        return alarms
+
+    def _silence_s(self, telemetry: Telemetry | None, now_s: float) -> float:
+        engine = self._lifecycle.engine
+        heard_s = telemetry.sent_s if telemetry else None
+        expected_s = engine.serving_since_s if engine else None
+        return now_s - max((stamp for stamp in (heard_s, expected_s) if stamp is not None), default=now_s)
+
+
+def _quality(telemetry: Telemetry | None) -> Quality:
+    if telemetry is None:
+        return Quality()
+    return msgspec.structs.replace(telemetry.quality, stall_s_total=round(stall_s_total(telemetry), 3))
+
+
+def _existing(path: Path) -> str | None:
+    return str(path) if path.exists() else None
+
+
+def _engine_version(engine: EngineProcess | None) -> str | None:
+    if engine is None:
+        return None
+    source: Telemetry | Reply | None = engine.telemetry or engine.frontend_reply
+    return source.engine_version if source else None
+
+
+def _plugin_info(engine: EngineProcess) -> tuple[PluginState, str | None]:
+    """The worse of what the scheduler and the HTTP process say."""
+    reply = engine.frontend_reply
+    if reply is not None and reply.plugin is not PluginState.ACTIVE:
+        return reply.plugin, reply.plugin_detail
+    detail = reply.plugin_detail if reply else None
+    if engine.telemetry is not None:
+        return engine.telemetry.plugin, detail
+    return (reply.plugin if reply else PluginState.ABSENT), detail
+
+
+def _policy_info(engine: EngineProcess | None) -> PolicyInfo:
+    telemetry = engine.telemetry if engine else None
+    if engine is None or telemetry is None:
+        return PolicyInfo()
+    mode: Mode = telemetry.mode
+    revision = telemetry.revision
+    answered = engine.mode_reply
+    if answered is not None and answered.revision > revision and answered.mode is not None:
+        mode, revision = answered.mode, answered.revision  # newer than the last telemetry
+    return PolicyInfo(
+        mode=mode,
+        variant=telemetry.variant,
+        overload=telemetry.overload,
+        revision=revision,
+        blocked_by=telemetry.blocked_by,
+        fault_count=telemetry.fault_count,
+    )

@@ -1,0 +1,195 @@
+"""Takes the operators' wishes about the engine: one operation at a time, and a stop may interrupt a start."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from tokenflow.errors import ConfigurationError, ConflictError, OperationError, TokenFlowError
+from tokenflow.wire import EngineState
+from tokenflowd import plan
+from tokenflowd.draining import Drain
+from tokenflowd.engine_process import EngineProcess
+from tokenflowd.lifecycle import EngineLifecycle
+from tokenflowd.operations import Operation, OperationKind, Operations
+from tokenflowd.plan import EnginePlan
+from tokenflowd.profiles import store
+from tokenflowd.settings import Settings
+
+log = structlog.get_logger()
+_DOING = {
+    OperationKind.START: "being started",
+    OperationKind.STOP: "being stopped",
+    OperationKind.RESTART: "being restarted",
+}
+
+
+class Supervisor:
+    """`start`, `stop` and `restart` return at once; the work is done in a task that ends the operation."""
+
+    def __init__(self, settings: Settings, lifecycle: EngineLifecycle, operations: Operations) -> None:
+        self.lifecycle = lifecycle
+        self._settings = settings
+        self._operations = operations
+        self._operation: Operation | None = None
+        self._job: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[EngineProcess] | None = None
+        self._drain: Drain | None = None
+        self._is_stop_wanted = False
+
+    @property
+    def running_operation(self) -> Operation | None:
+        return self._operation if self._operation is not None and self._operation.is_running else None
+
+    def start(self, profile_name: str | None, extra_arguments: list[str], who: str | None) -> Operation:
+        """Raises ConflictError while something else is under way or another profile runs; errors of the profile."""
+        name = profile_name or self._settings.default_profile
+        running = self.running_operation
+        if running is not None:
+            if running.kind is OperationKind.START and self._is_planned(name, extra_arguments):
+                return running
+            raise _busy_error(running)
+        if self.lifecycle.phase is EngineState.SERVING:
+            return self._already_serving(name, extra_arguments, who)
+        draft = self._draft(name, extra_arguments)
+
+        async def work(operation: Operation) -> None:
+            await self._start(operation, draft)
+
+        return self._begin(OperationKind.START, who, work)
+
+    def stop(self, drain_s: float | None, who: str | None) -> Operation:
+        """Never refused. A second stop joins the first one, and cuts its draining short where it asks for less."""
+        drain_s = self._settings.drain_s if drain_s is None else drain_s
+        running = self.running_operation
+        if running is not None and running.kind is OperationKind.STOP:
+            if self._drain is not None:
+                self._drain.shorten(drain_s)
+            return running
+        if running is None and self.lifecycle.engine is None:
+            self.lifecycle.set_phase(EngineState.STOPPED)
+            operation = self._operations.begin(OperationKind.STOP, who)
+            operation.finish(already=True)
+            return operation
+        self._is_stop_wanted = True
+        if self._starting is not None:
+            self._starting.cancel()
+        if self._drain is not None:
+            self._drain.shorten(drain_s)
+        drain = Drain(drain_s)
+        return self._begin(OperationKind.STOP, who, lambda operation: self._stop(operation, drain))
+
+    def restart(
+        self, profile_name: str | None, extra_arguments: list[str], drain_s: float | None, who: str | None
+    ) -> Operation:
+        """Without a profile, the one that ran, with the arguments that it ran with. The new one is checked first."""
+        if (running := self.running_operation) is not None:
+            raise _busy_error(running)
+        last = self.lifecycle.plan
+        if profile_name is None and last is not None:
+            profile_name = last.profile.name
+            extra_arguments = extra_arguments or list(last.extra_arguments)
+        draft = self._draft(profile_name or self._settings.default_profile, extra_arguments)
+        drain = Drain(self._settings.drain_s if drain_s is None else drain_s)
+        return self._begin(OperationKind.RESTART, who, lambda operation: self._restart(operation, draft, drain))
+
+    async def wait_idle(self) -> None:
+        """Returns when no operation runs any more."""
+        while self._job is not None and not self._job.done():
+            await asyncio.wait([self._job])
+
+    def _draft(self, name: str, extra_arguments: list[str]) -> EnginePlan:
+        profile = store.load(name)
+        try:
+            plan.plugin_settings(profile, self._settings.tunables)
+        except ValidationError as error:
+            raise ConfigurationError(
+                f"the profile's tunables and the host's do not fit together: {error.errors()[0]['msg']}",
+                hint=f"correct [tunables] of {name} or of tokenflow.toml, then: tfctl start {name}",
+            ) from error
+        return plan.make(profile, extra_arguments)
+
+    def _is_planned(self, name: str, extra_arguments: list[str]) -> bool:
+        planned = self.lifecycle.plan
+        return planned is not None and planned.is_for(name, extra_arguments)
+
+    def _already_serving(self, name: str, extra_arguments: list[str], who: str | None) -> Operation:
+        running = self.lifecycle.plan
+        assert running is not None
+        is_other_profile = running.profile.name != name
+        if is_other_profile or (extra_arguments and not running.is_for(name, extra_arguments)):
+            wanted = f"profile {name}" if is_other_profile else "other engine arguments"
+            raise ConflictError(
+                f"the engine is running profile {running.profile.name}; {wanted} needs a restart",
+                hint=f"tfctl restart {name}" + (f" -- {' '.join(extra_arguments)}" if extra_arguments else ""),
+            )
+        operation = self._operations.begin(OperationKind.START, who)
+        operation.finish(already=True, url=running.url, profile=name)
+        return operation
+
+    def _begin(
+        self, kind: OperationKind, who: str | None, work: Callable[[Operation], Coroutine[Any, Any, None]]
+    ) -> Operation:
+        operation = self._operations.begin(kind, who)
+        log.info("operation", id=operation.id, kind=kind.value, by=who)
+        self._operation = operation
+        self._job = asyncio.create_task(self._carry_out(operation, work, self._job))
+        return operation
+
+    @staticmethod
+    async def _carry_out(
+        operation: Operation,
+        work: Callable[[Operation], Coroutine[Any, Any, None]],
+        before: "asyncio.Task[None] | None",
+    ) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        try:
+            await work(operation)
+        except TokenFlowError as error:
+            log.warning("operation_failed", id=operation.id, code=error.code, message=error.message)
+            operation.fail(error)
+        except Exception as error:
+            log.exception("operation_failed", id=operation.id)
+            operation.fail(OperationError(f"{type(error).__name__}: {error}", hint="tfctl status"))
+
+    async def _start(self, operation: Operation, draft: EnginePlan) -> None:
+        if self._is_stop_wanted:
+            raise _stopped_error(operation)
+        self._starting = asyncio.create_task(self.lifecycle.start(draft, operation.report))
+        try:
+            engine = await self._starting
+        except asyncio.CancelledError:
+            raise _stopped_error(operation) from None
+        finally:
+            self._starting = None
+        operation.finish(url=engine.plan.url, profile=engine.plan.profile.name, pid=engine.pid)
+
+    async def _stop(self, operation: Operation, drain: Drain) -> None:
+        self._drain = drain
+        try:
+            await self.lifecycle.stop(drain, operation.report)
+        finally:
+            self._drain = None
+            self._is_stop_wanted = False
+        operation.finish(already=False)
+
+    async def _restart(self, operation: Operation, draft: EnginePlan, drain: Drain) -> None:
+        await self.lifecycle.check(draft, operation.report)
+        self._drain = drain
+        try:
+            await self.lifecycle.stop(drain, operation.report)
+        finally:
+            self._drain = None
+        await self._start(operation, draft)
+
+
+def _busy_error(running: Operation) -> ConflictError:
+    waits_for = "stopped" if running.kind is OperationKind.STOP else "serving"
+    return ConflictError(f"the engine is {_DOING[running.kind]}", hint=f"tfctl wait --for {waits_for}")
+
+
+def _stopped_error(operation: Operation) -> ConflictError:
+    return ConflictError(f"the {operation.kind.value} was interrupted by a stop", hint="tfctl status")
