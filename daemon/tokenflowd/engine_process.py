@@ -14,6 +14,7 @@ from tokenflowd import logfile, processes
 from tokenflowd.failure import Death, Role
 from tokenflowd.link import EngineLink
 from tokenflowd.plan import EnginePlan
+from tokenflowd.request_book import RequestBook
 
 _LOG_MODE = 0o600
 _STRAGGLER_GRACE_S = 2.0
@@ -77,7 +78,6 @@ class EngineProcess:
             self.work_since_s = telemetry.sent_s
         self.telemetry = telemetry
         self.requests.take(telemetry)
-        telemetry.quality.stall_s_total = self.requests.stall_s_total
         if telemetry.pid not in self._watches:
             self.watch(Role.SCHEDULER, telemetry.pid)
 

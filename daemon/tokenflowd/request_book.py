@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from tokenflow.link import Telemetry
-from tokenflow.rows import rows_of, stall_s_total
+from tokenflow.rows import rows_of
 from tokenflow.wire import RequestRow
 
 KEEP_ENDED_S = 300.0
@@ -16,7 +16,6 @@ class RequestBook:
     def __init__(self) -> None:
         self._live: list[RequestRow] = []
         self._ended: OrderedDict[str, tuple[float, RequestRow]] = OrderedDict()
-        self.stall_s_total = 0.0
 
     def take(self, telemetry: Telemetry) -> None:
         """Replaces the live rows and adds or renews the ended ones."""
@@ -27,7 +26,6 @@ class RequestBook:
             else:
                 first_heard_s, _ = self._ended.get(row.rid, (telemetry.sent_s, row))
                 self._ended[row.rid] = (first_heard_s, row)
-        self.stall_s_total = stall_s_total(telemetry)
         while self._ended:
             rid, (heard_s, _) = next(iter(self._ended.items()))
             if len(self._ended) <= KEEP_ENDED_COUNT and telemetry.sent_s - heard_s <= KEEP_ENDED_S:

@@ -8,7 +8,7 @@ import msgspec
 
 from tokenflow.link import Reply, Telemetry
 from tokenflow.policy.states import Mode
-from tokenflow.rows import rows_of, stall_s_total
+from tokenflow.rows import stall_s_total
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -77,7 +77,7 @@ class Snapshots:
 
     def requests(self, query: RequestQuery) -> RequestsDocument:
         engine = self._lifecycle.engine
-        selected = query.select(rows_of(engine.telemetry) if engine and engine.telemetry else [])
+        selected = query.select(engine.requests.rows() if engine else [])
         plan = self._lifecycle.plan
         return RequestsDocument(
             profile=plan.profile.name if engine and plan else None,

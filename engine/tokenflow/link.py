@@ -12,8 +12,9 @@ Bodies are MessagePack. Stamps are seconds of CLOCK_MONOTONIC, which all process
 
 import msgspec
 
-from tokenflow.policy.states import Mode, Variant
-from tokenflow.wire import Capacity, Latency, PluginState, Quality, RequestRow, Transfers
+from tokenflow.policy.buffer import VirtualBuffer
+from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
+from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
 
 LINK_VERSION = 1
 LINK_ENV = "TOKENFLOW_LINK"
@@ -22,6 +23,34 @@ TELEMETRY_SOCKET = "telemetry.sock"
 SCHEDULER_SOCKET = "scheduler.sock"
 FRONTEND_SOCKET = "frontend.sock"
 DELIVERY_SOCKET = "delivery.sock"
+
+
+class StreamState(msgspec.Struct, array_like=True):
+    """One request as the tracker holds it, sent as it is: making rows of it is the reader's work, not the scheduler's.
+
+    Stamps are CLOCK_MONOTONIC seconds. The buffer has been advanced to some moment before `Telemetry.sent_s`.
+    """
+
+    rid: str
+    parent_rid: str | None
+    class_name: str
+    rate_source: RateSource
+    prompt_tokens: int
+    arrival_s: float
+    buffer: VirtualBuffer
+    state: RequestState = RequestState.WAITING
+    reason: Reason | None = None
+    first_token_s: float | None = None
+    ended_s: float | None = None
+    preemption_count: int = 0
+    kv_device_tokens: int = 0
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Arrival to the first delivery; to the first token made where nothing is delivered piecemeal."""
+        has_pieces = self.buffer.rate_tok_s is not None
+        first_s = self.buffer.first_delivery_s if has_pieces else self.first_token_s
+        return None if first_s is None else max(0.0, first_s - self.arrival_s)
 
 
 class Telemetry(msgspec.Struct, kw_only=True):
@@ -47,8 +76,8 @@ class Telemetry(msgspec.Struct, kw_only=True):
     capacity: Capacity
     transfers: Transfers
     latency: Latency
-    quality: Quality
-    requests: list[RequestRow]
+    quality: Quality  # `stall_s_total` counts ended requests only: `tokenflow.rows` adds the live ones
+    streams: list[StreamState]  # every live request, and those that have ended in the last few seconds
 
 
 class Delivery(msgspec.Struct, array_like=True):

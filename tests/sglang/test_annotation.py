@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 
 import msgspec
+
 from tokenflow.policy.states import RateSource
 from tokenflow.sglang.annotation import KEY, Annotation, attach, read
 from tokenflow.sglang.readers import Reader

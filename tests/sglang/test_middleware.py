@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+
 from tokenflow.sglang.annotation import read
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.frontend import Frontend

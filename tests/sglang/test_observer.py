@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import zmq
 from fakes import FakeReq, batch_of, scheduler_with
+
 from tokenflow import link
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.faults import FaultGuard
@@ -68,7 +69,7 @@ def test_telemetry_carries_rows_and_counts(bench):
     assert message.step_count == 1
     assert message.has_work
     assert message.plugin is PluginState.ACTIVE
-    assert [(row.rid, row.generated_tokens) for row in message.requests] == [("tf-a", 3)]
+    assert [(stream.rid, stream.buffer.generated_tokens) for stream in message.streams] == [("tf-a", 3)]
 
 
 def test_deliveries_reach_the_buffer(bench):
@@ -77,7 +78,7 @@ def test_deliveries_reach_the_buffer(bench):
     bench.deliveries.send(link.encode(link.DeliveryBatch([link.Delivery("tf-a", 2, time.monotonic())])))
     deadline_s = time.monotonic() + 5
     while time.monotonic() < deadline_s:
-        if bench.next_telemetry().requests[0].delivered_tokens == 2:
+        if bench.next_telemetry().streams[0].buffer.delivered_tokens == 2:
             return
     raise AssertionError("the delivery never arrived")
 
@@ -107,3 +108,11 @@ def test_work_that_arrives_is_told_at_once(bench):
     idle.waiting_queue.append(FakeReq("tf-new"))
     idle.is_fully_idle = lambda: False
     assert bench.next_telemetry().has_work
+
+
+def test_switched_off_it_tells_no_streams(bench):
+    bench.command(link.SetMode(mode=Mode.OFF))
+    while (message := bench.next_telemetry()).mode is not Mode.OFF:
+        pass
+    assert message.streams == []
+    assert message.capacity.running_count == 0

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tokenflow.policy.states import RateSource
 from tokenflow.sglang.readers import BadReaderError, parse_rate, reader_of
 from tokenflow.sglang.settings import ClassSettings, PluginSettings

@@ -2,6 +2,7 @@ import pytest
 from fakes import FINISH_LENGTH, FakeReq, batch_of, scheduler_with
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tokenflow.link import Delivery
 from tokenflow.policy.states import Reason, RequestState
 from tokenflow.sglang.snapshot import VANISHED_AFTER_S, SnapshotBuilder, tail_of
@@ -14,7 +15,7 @@ def tracker() -> RequestTracker:
 
 
 def states(tracker: RequestTracker) -> dict[str, RequestState]:
-    return {rid: entry.state for rid, entry in tracker.requests.items()}
+    return {rid: entry.stream.state for rid, entry in tracker.requests.items()}
 
 
 def test_states_come_from_where_the_scheduler_holds_a_request(tracker):
@@ -28,17 +29,17 @@ def test_states_come_from_where_the_scheduler_holds_a_request(tracker):
         "r": RequestState.RUNNING,
         "f": RequestState.PREFILLING,
     }
-    assert tracker.requests["f"].reason is Reason.ADMITTED
-    assert tracker.requests["p"].reason is Reason.PREEMPTED_KV_FULL
+    assert tracker.requests["f"].stream.reason is Reason.ADMITTED
+    assert tracker.requests["p"].stream.reason is Reason.PREEMPTED_KV_FULL
 
 
 def test_a_waiting_request_says_whether_it_lacks_a_slot_or_memory(tracker):
     builder, waiting, running = SnapshotBuilder(tracker), FakeReq("w"), FakeReq("r")
     running.make(1)
     builder.reconcile(scheduler_with([waiting], [running], slots=1), 1.0)
-    assert tracker.requests["w"].reason is Reason.WAITING_CAPACITY
+    assert tracker.requests["w"].stream.reason is Reason.WAITING_CAPACITY
     builder.reconcile(scheduler_with([waiting], [running], slots=2), 1.1)
-    assert tracker.requests["w"].reason is Reason.WAITING_MEMORY
+    assert tracker.requests["w"].stream.reason is Reason.WAITING_MEMORY
 
 
 def test_a_prefill_in_the_last_batch_is_seen(tracker):
@@ -55,7 +56,7 @@ def test_one_that_the_scheduler_dropped_without_a_word_is_aborted_after_a_while(
     builder.reconcile(scheduler_with(), 1.0 + VANISHED_AFTER_S - 0.1)
     assert "w" in tracker.requests
     builder.reconcile(scheduler_with(), 1.0 + VANISHED_AFTER_S + 0.1)
-    assert tracker.ended["w"].state is RequestState.ABORTED
+    assert tracker.ended["w"].stream.state is RequestState.ABORTED
 
 
 def test_one_whose_client_left_while_it_waited_is_aborted_soon(tracker):
@@ -63,52 +64,29 @@ def test_one_whose_client_left_while_it_waited_is_aborted_soon(tracker):
     builder.reconcile(scheduler_with([req]), 1.0)
     tracker.take_delivery(Delivery("w", 0, 1.1, True, True))
     builder.reconcile(scheduler_with(), 1.6)
-    assert tracker.ended["w"].state is RequestState.ABORTED
-
-
-def test_a_row_carries_the_contracts_arithmetic(tracker):
-    builder, req = SnapshotBuilder(tracker), FakeReq("r")
-    builder.reconcile(scheduler_with([], [req]), 10.0)
-    req.make(7)
-    tracker.count_step([req], 11.0)
-    tracker.take_delivery(Delivery("r", 6, 11.0))
-    builder.reconcile(scheduler_with([], [req]), 12.25)
-    (row,) = builder.rows(12.25)
-    assert row.generated_tokens == 7
-    assert row.delivered_tokens == 6
-    assert row.consumed_tokens == 2.5
-    assert row.unread_tokens == 4
-    assert row.runway_s == 2.25
-    assert row.ttft_s == 1.0
-    assert row.age_s == 2.25
-    assert row.kv_device_tokens == 7
-
-
-def test_an_ended_row_is_frozen_only_once_its_reader_is_through(tracker):
-    builder, req = SnapshotBuilder(tracker), FakeReq("r")
-    req.make(4)
-    tracker.count_step([req], 1.0)
-    tracker.take_delivery(Delivery("r", 4, 1.0))
-    req.finished_reason = FINISH_LENGTH()
-    tracker.count_step([req], 1.5)
-    assert builder.rows(1.5)[0].consumed_tokens == 1.0
-    tracker.take_delivery(Delivery("r", 4, 1.6, True))
-    assert builder.rows(2.0)[0].consumed_tokens == 2.0
-    last = builder.rows(5.0)[0]
-    assert last.consumed_tokens == 4.0
-    assert builder.rows(6.0)[0] is last
+    assert tracker.ended["w"].stream.state is RequestState.ABORTED
 
 
 def test_demand_counts_and_rates(tracker):
     builder = SnapshotBuilder(tracker)
     reqs = [FakeReq(name) for name in "abc"]
-    builder.reconcile(scheduler_with([reqs[2]], reqs[:2]), 1.0)
-    assert builder.capacity().demand_tok_s == 6.0
-    assert (builder.capacity().running_count, builder.capacity().waiting_count) == (2, 1)
+    capacity = builder.reconcile(scheduler_with([reqs[2]], reqs[:2]), 1.0)
+    assert capacity.demand_tok_s == 6.0
+    assert (capacity.running_count, capacity.waiting_count, capacity.preempted_count) == (2, 1, 0)
     assert builder.quality(1.0).raw_tok_s == 0.0
     reqs[0].make(30)
     tracker.count_step([reqs[0]], 2.0)
     assert builder.quality(3.0).raw_tok_s == 15.0
+
+
+def test_preemptions_are_summed_over_live_and_ended(tracker):
+    builder, req = SnapshotBuilder(tracker), FakeReq("r", retraction_count=2)
+    req.make(1)
+    builder.reconcile(scheduler_with([req]), 1.0)
+    assert builder.quality(1.0).preemption_total == 2
+    req.finished_reason = FINISH_LENGTH()
+    tracker.count_step([req], 2.0)
+    assert builder.quality(2.0).preemption_total == 2
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=300))

@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 
 from fakes import FINISH_ABORT, FINISH_LENGTH, FakeReq
+
 from tokenflow.link import Delivery
 from tokenflow.policy.states import RateSource, RequestState
 from tokenflow.sglang.annotation import Annotation, attach
@@ -21,18 +22,18 @@ def test_tokens_are_counted_at_each_step_and_the_first_delivery_starts_the_reade
     assert entry is not None
     req.make(1)
     tracker.count_step([req], 100.5)
-    assert entry.first_token_s == 100.5
-    assert entry.buffer.consumed_tokens == 0
+    assert entry.stream.first_token_s == 100.5
+    assert entry.stream.buffer.consumed_tokens == 0
     tracker.take_delivery(Delivery("tf-a", 1, 101.0))
-    assert entry.ttft_s == 1.0
+    assert entry.stream.ttft_s == 1.0
     assert tracker.new_ttfts_s == [1.0]
     req.make(9)
     tracker.count_step([req], 101.2)
     tracker.take_delivery(Delivery("tf-a", 10, 101.2))
-    entry.buffer.advance(103.0)
-    assert entry.buffer.consumed_tokens == 4.0
-    assert entry.buffer.unread_tokens == 6.0
-    assert entry.buffer.runway_s == 3.0
+    entry.stream.buffer.advance(103.0)
+    assert entry.stream.buffer.consumed_tokens == 4.0
+    assert entry.stream.buffer.unread_tokens == 6.0
+    assert entry.stream.buffer.runway_s == 3.0
     assert tracker.totals.generated_tokens == 10
 
 
@@ -40,8 +41,8 @@ def test_a_request_that_was_never_announced_is_tracked_at_the_default_rate():
     tracker, req = RequestTracker(6.0), FakeReq("other")
     req.make(1)
     tracker.count_step([req], 5.0)
-    assert tracker.requests["other"].reader.rate_source is RateSource.DEFAULT
-    assert tracker.requests["other"].arrival_s == 5.0
+    assert tracker.requests["other"].stream.rate_source is RateSource.DEFAULT
+    assert tracker.requests["other"].stream.arrival_s == 5.0
 
 
 def test_health_probes_are_nobodys_stream():
@@ -59,10 +60,10 @@ def test_a_batch_request_has_no_reader_and_no_ttft_sample():
     tracker.count_step([req], 100.5)
     tracker.take_delivery(Delivery("tf-b", 3, 101.0))
     entry = tracker.requests["tf-b"]
-    assert entry.buffer.delivered_tokens == 3
-    assert entry.buffer.unread_tokens is None
+    assert entry.stream.buffer.delivered_tokens == 3
+    assert entry.stream.buffer.unread_tokens is None
     assert tracker.new_ttfts_s == []
-    assert entry.ttft_s == 0.5
+    assert entry.stream.ttft_s == 0.5
 
 
 def test_a_finished_request_moves_over_once_although_it_stays_in_the_batch_for_a_step():
@@ -72,7 +73,7 @@ def test_a_finished_request_moves_over_once_although_it_stays_in_the_batch_for_a
     tracker.count_step([req], 101.0)
     tracker.count_step([req], 101.1)
     assert "tf-c" not in tracker.requests
-    assert tracker.ended["tf-c"].state is RequestState.FINISHED
+    assert tracker.ended["tf-c"].stream.state is RequestState.FINISHED
     assert tracker.totals.finished_count == 1
     assert tracker.totals.generated_tokens == 2
 
@@ -85,7 +86,7 @@ def test_its_reader_reads_on_after_the_end_and_does_not_stall_there():
     req.finished_reason = FINISH_LENGTH()
     tracker.count_step([req], 101.5)
     tracker.take_delivery(Delivery("tf-d", 4, 101.5, True))
-    buffer = tracker.ended["tf-d"].buffer
+    buffer = tracker.ended["tf-d"].stream.buffer
     buffer.advance(200.0)
     assert buffer.consumed_tokens == 4.0
     assert buffer.stall_s == 0.0
@@ -96,7 +97,7 @@ def test_an_aborted_request_says_so():
     tracker.see(req, 100.0)
     req.finished_reason = FINISH_ABORT()
     tracker.count_step([req], 101.0)
-    assert tracker.ended["tf-e"].state is RequestState.ABORTED
+    assert tracker.ended["tf-e"].stream.state is RequestState.ABORTED
 
 
 def test_ended_requests_are_bounded_in_number_and_age():
@@ -119,7 +120,7 @@ def test_deliveries_for_unknown_late_or_repeated_are_harmless():
     tracker.take_delivery(Delivery("tf-f", 5, 101.0))
     tracker.take_delivery(Delivery("tf-f", 3, 100.5))
     tracker.take_delivery(Delivery("tf-f", 5, 99.0))
-    assert tracker.requests["tf-f"].buffer.delivered_tokens == 5
+    assert tracker.requests["tf-f"].stream.buffer.delivered_tokens == 5
 
 
 def test_sglangs_object_is_let_go_of_at_the_end():
@@ -127,6 +128,6 @@ def test_sglangs_object_is_let_go_of_at_the_end():
     req.retraction_count = 2
     req.finished_reason = FINISH_LENGTH()
     tracker.count_step([req], 101.0)
-    assert tracker.ended["tf-g"].req is not req
+    assert tracker.ended["tf-g"].req is None
     assert tracker.totals.ended_preemption_count == 2
     assert isinstance(req.sampling_params, SimpleNamespace)

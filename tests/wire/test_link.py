@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tokenflow import link
 from tokenflow.policy.states import Mode
 

@@ -18,7 +18,7 @@ from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
 from tokenflow.version import __version__
-from tokenflow.wire import Latency, PluginState, Transfers
+from tokenflow.wire import Capacity, Latency, PluginState, Transfers
 
 TELEMETRY_INTERVAL_S = 0.1
 POLL_INTERVAL_S = 0.005
@@ -132,8 +132,7 @@ class SchedulerObserver:
 
     def _send_telemetry(self, now_s: float) -> None:
         scheduler = self._scheduler
-        if self.mode is not Mode.OFF:
-            self._builder.reconcile(scheduler, now_s)
+        capacity = self._builder.reconcile(scheduler, now_s) if self.mode is not Mode.OFF else Capacity()
         self._sequence += 1
         self._had_work = not scheduler.is_fully_idle()
         message = link.Telemetry(
@@ -153,11 +152,11 @@ class SchedulerObserver:
             plugin_spent_s=self.spent_s,
             plugin=self._plugin_state(),
             blocked_by=[],
-            capacity=self._builder.capacity(),
+            capacity=capacity,
             transfers=Transfers(),
             latency=Latency(),
             quality=self._builder.quality(now_s),
-            requests=self._builder.rows(now_s),
+            streams=self._builder.streams(now_s) if self.mode is not Mode.OFF else [],
         )
         self._telemetry.send(link.encode(message), zmq.NOBLOCK)
 

@@ -8,41 +8,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tokenflow.link import Delivery
+from tokenflow.link import Delivery, StreamState
 from tokenflow.policy.buffer import VirtualBuffer
-from tokenflow.policy.states import RateSource, Reason, RequestClass, RequestState
+from tokenflow.policy.states import RateSource, RequestClass, RequestState
 from tokenflow.sglang import annotation
 from tokenflow.sglang.readers import Reader
 
-KEEP_ENDED_S = 300.0
-KEEP_ENDED_COUNT = 128
+KEEP_ENDED_S = 5.0  # long enough that every subscriber hears of the end and of the last deliveries
+KEEP_ENDED_COUNT = 256
 HEALTH_CHECK_PREFIX = "HEALTH_CHECK"
 
 
 @dataclass(slots=True, eq=False)
 class TrackedRequest:
-    """One request. `req` is SGLang's own object, let go of when the request ends. Stamps: CLOCK_MONOTONIC seconds."""
+    """One request. `stream` is what telemetry sends; `req` is SGLang's own object, None once it has ended."""
 
-    rid: str
-    reader: Reader
-    buffer: VirtualBuffer
-    arrival_s: float
-    prompt_tokens: int
-    parent_rid: str | None
+    stream: StreamState
     req: Any
-    state: RequestState = RequestState.WAITING
-    reason: Reason | None = None
-    first_token_s: float | None = None
-    ended_s: float | None = None
     is_closed: bool = False
     is_disconnected: bool = False
-    seen_at: int = 0
-
-    @property
-    def ttft_s(self) -> float | None:
-        """Arrival to the first delivery; to the first token made where nothing is delivered piecemeal."""
-        first_s = self.buffer.first_delivery_s or self.first_token_s
-        return None if first_s is None else max(0.0, first_s - self.arrival_s)
+    last_seen_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -57,7 +42,7 @@ class Totals:
 
 @dataclass(slots=True)
 class RequestTracker:
-    """`requests` holds the live ones in order of arrival, `ended` the last few that have ended."""
+    """`requests` holds the live ones in order of arrival, `ended` those that ended in the last seconds."""
 
     default_rate_tok_s: float
     requests: dict[str, TrackedRequest] = field(default_factory=dict)
@@ -72,15 +57,16 @@ class RequestTracker:
             return entry
         note = annotation.read(req.sampling_params)
         reader = note.reader if note else self._default_reader()
-        entry = TrackedRequest(
+        stream = StreamState(
             rid=req.rid,
-            reader=reader,
-            buffer=VirtualBuffer(reader.rate_tok_s),
-            arrival_s=note.arrival_s if note else now_s,
-            prompt_tokens=len(req.origin_input_ids),
             parent_rid=note.parent_rid if note else None,
-            req=req,
+            class_name=reader.class_name,
+            rate_source=reader.rate_source,
+            prompt_tokens=len(req.origin_input_ids),
+            arrival_s=note.arrival_s if note else now_s,
+            buffer=VirtualBuffer(reader.rate_tok_s),
         )
+        entry = TrackedRequest(stream, req, last_seen_s=now_s)
         self.requests[req.rid] = entry
         return entry
 
@@ -92,18 +78,18 @@ class RequestTracker:
         requests, totals = self.requests, self.totals
         for req in reqs:
             entry = requests.get(req.rid)
-            if entry is None or entry.req is not req:
+            if entry is None:
                 if req.rid in self.ended:
                     continue  # SGLang keeps a finished request in the batch for one more step
                 entry = self.see(req, now_s)
                 if entry is None:
                     continue
             made_tokens = len(req.output_ids)
-            buffer = entry.buffer
+            buffer = entry.stream.buffer
             added_tokens = made_tokens - buffer.generated_tokens
             if added_tokens > 0:
-                if entry.first_token_s is None:
-                    entry.first_token_s = now_s
+                if entry.stream.first_token_s is None:
+                    entry.stream.first_token_s = now_s
                 buffer.generated_tokens = made_tokens
                 totals.generated_tokens += added_tokens
             if req.finished_reason is not None:
@@ -114,49 +100,43 @@ class RequestTracker:
         entry = self.requests.get(delivery.rid) or self.ended.get(delivery.rid)
         if entry is None:
             return
-        buffer = entry.buffer
-        if delivery.delivered_tokens > buffer.delivered_tokens and entry.reader.rate_tok_s is not None:
+        buffer = entry.stream.buffer
+        if delivery.delivered_tokens > buffer.delivered_tokens:
             was_first = buffer.first_delivery_s is None
             buffer.deliver(delivery.stamp_s, delivery.delivered_tokens)
-            if was_first and entry.ttft_s is not None:
-                self.new_ttfts_s.append(entry.ttft_s)
-        elif delivery.delivered_tokens > buffer.delivered_tokens:
-            buffer.delivered_tokens = delivery.delivered_tokens
+            if was_first and buffer.rate_tok_s is not None:
+                self.new_ttfts_s.append(max(0.0, delivery.stamp_s - entry.stream.arrival_s))
         if delivery.is_closed:
             entry.is_closed = True
             entry.is_disconnected = delivery.is_disconnect
 
     def end(self, entry: TrackedRequest, now_s: float) -> None:
-        """Moves a request to the ended ones, of which the oldest are forgotten."""
+        """Moves a request to the ended ones and lets go of SGLang's object."""
         reason = getattr(entry.req, "finished_reason", None)
         is_abort = reason is None or type(reason).__name__ == "FINISH_ABORT"
-        entry.state = RequestState.ABORTED if is_abort else RequestState.FINISHED
-        entry.reason = None
-        entry.ended_s = now_s
-        entry.buffer.end(now_s)
+        stream = entry.stream
+        stream.state = RequestState.ABORTED if is_abort else RequestState.FINISHED
+        stream.reason = None
+        stream.ended_s = now_s
+        stream.kv_device_tokens = 0
+        stream.preemption_count = preemption_count(entry.req)
+        stream.buffer.end(now_s)
         self.totals.finished_count += 1
-        self.totals.ended_stall_s += entry.buffer.stall_s
-        self.totals.ended_preemption_count += preemption_count(entry)
-        entry.req = _Ended(preemption_count(entry))
-        self.requests.pop(entry.rid, None)
-        self.ended[entry.rid] = entry
+        self.totals.ended_stall_s += stream.buffer.stall_s
+        self.totals.ended_preemption_count += stream.preemption_count
+        entry.req = None
+        self.requests.pop(stream.rid, None)
+        self.ended[stream.rid] = entry
         while len(self.ended) > KEEP_ENDED_COUNT:
             del self.ended[next(iter(self.ended))]
 
     def forget_old(self, now_s: float) -> None:
-        """Drops ended requests that nobody will ask for any more."""
-        for rid in [rid for rid, entry in self.ended.items() if now_s - (entry.ended_s or now_s) > KEEP_ENDED_S]:
+        """Drops ended requests of which everybody has heard."""
+        old = [rid for rid, entry in self.ended.items() if now_s - (entry.stream.ended_s or now_s) > KEEP_ENDED_S]
+        for rid in old:
             del self.ended[rid]
 
 
-@dataclass(slots=True, frozen=True)
-class _Ended:
-    """What is kept of SGLang's request object once it has ended, so that its memory can go."""
-
-    retraction_count: int
-    kv: None = None
-
-
-def preemption_count(entry: TrackedRequest) -> int:
-    """How often SGLang took this request out of the batch before its end."""
-    return int(getattr(entry.req, "retraction_count", 0) or 0)
+def preemption_count(req: Any) -> int:
+    """How often SGLang has taken this request out of the batch."""
+    return int(req.retraction_count)
