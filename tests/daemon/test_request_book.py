@@ -1,11 +1,7 @@
-import sys
-from pathlib import Path
+from telemetry_samples import stream, telemetry
 
 from tokenflow.policy.states import RequestState
 from tokenflowd.request_book import KEEP_ENDED_COUNT, KEEP_ENDED_S, RequestBook
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "wire"))
-from test_rows import stream, telemetry  # noqa: E402 - the same small streams
 
 
 def named(rid: str, state: RequestState):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from fakes import FakeReq, batch_of, scheduler_with
+from sglang_fakes import FakeReq, batch_of, scheduler_with
 
 from tokenflow import link
 from tokenflow.policy.states import Mode

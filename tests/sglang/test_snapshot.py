@@ -1,7 +1,7 @@
 import pytest
-from fakes import FINISH_LENGTH, FakeReq, batch_of, scheduler_with
 from hypothesis import given
 from hypothesis import strategies as st
+from sglang_fakes import FINISH_LENGTH, FakeReq, batch_of, scheduler_with
 
 from tokenflow.link import Delivery
 from tokenflow.policy.states import Reason, RequestState

@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from fakes import FINISH_ABORT, FINISH_LENGTH, FakeReq
+from sglang_fakes import FINISH_ABORT, FINISH_LENGTH, FakeReq
 
 from tokenflow.link import Delivery
 from tokenflow.policy.states import RateSource, RequestState
