@@ -1,7 +1,8 @@
 """The virtual output buffer of one stream: what was made, what was delivered, what was read."""
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 MIN_RATE_TOK_S = 0.1
 MAX_RATE_TOK_S = 10_000.0
@@ -14,8 +15,7 @@ def sane_rate(rate_tok_s: float | None) -> float | None:
     return min(max(rate_tok_s, MIN_RATE_TOK_S), MAX_RATE_TOK_S)
 
 
-@dataclass(slots=True)
-class VirtualBuffer:
+class VirtualBuffer(msgspec.Struct, array_like=True):
     """Simulates the reader of one stream (paper section 3.1; design.md section 5).
 
     Reading starts at the first delivered visible token and goes on at `rate_tok_s`, never past what was
@@ -28,6 +28,8 @@ class VirtualBuffer:
     All times are seconds on one monotonic clock of the caller; a clock that jumps back counts as standing still.
     `rate_tok_s` is None for a request that nobody reads along with (class `batch`): no reader, no runway.
     Rates outside the allowed range are brought into it.
+
+    A msgspec struct, so that the engine's telemetry can send the live object as it is; new fields go at the end.
     """
 
     rate_tok_s: float | None

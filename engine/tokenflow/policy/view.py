@@ -116,6 +116,7 @@ class EngineView:
     h2d_backlog_bytes: float = 0.0
     step_s: float = 0.03  # the next decode step at the present batch
     capacity_tok_s: float | None = None  # None: not known yet, and then there is no overload
+    stream_limit_tok_s: float | None = None  # what one stream alone could be decoded at; None: not known
     costs: Costs = field(default_factory=Costs)
 
 

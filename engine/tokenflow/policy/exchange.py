@@ -1,0 +1,98 @@
+"""Swapping running rows for one newcomer: shared by the variants that follow other people's formulas."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tokenflow.policy.ledger import claims
+from tokenflow.policy.plan import Cause
+from tokenflow.policy.turn import Turn
+from tokenflow.policy.urgency import Urgencies
+from tokenflow.policy.victims import Departure, Victims, find_victims
+
+_EPSILON_S = 1e-9
+
+# Called with a candidate's number and how it would leave: the runway that it must have, or None if it must stay.
+Condition = Callable[[int, Departure], float | None]
+
+
+class Exchange:
+    """Makes room for newcomers one at a time; a newcomer that cannot be fitted changes nothing."""
+
+    def __init__(self, turn: Turn, terms: Urgencies) -> None:
+        self._turn = turn
+        self._terms = terms
+        self._rows = turn.seekers
+        self._gone: list[int] = []
+        self.claims = claims(turn.view, turn.tunables, turn.seekers).tolist()
+        self.victims: Victims = find_victims(turn, bool(terms.is_first.any()), None, -1.0)
+
+    def start_free(self, index: int) -> bool:
+        """A place without anybody leaving. False if there is none."""
+        if not self._turn.ledger.can_take(self.claims[index]):
+            return False
+        self._start(index, Cause.FREE_PLACE, None)
+        return True
+
+    def swap(self, index: int, cause: Cause, condition: Condition) -> bool:
+        """A place from those candidates, in their order, whose runway meets the condition. False if that fails."""
+        turn, victims = self._turn, self.victims
+        lacks_slot = turn.ledger.slots <= 0
+        lacks_tokens = turn.ledger.lacks_tokens(self.claims[index])
+        frees_pages = lacks_tokens > 0.0
+        chosen: list[tuple[int, Departure, float]] = []
+        for number, is_used in enumerate(victims.is_used):
+            if not lacks_slot and lacks_tokens <= 0.0:
+                break
+            if is_used or len(chosen) + 1 > turn.swap_credit:
+                continue
+            leaving = victims.departure(number, frees_pages=frees_pages)
+            if not lacks_slot and leaving.freed_tokens <= 0.0:
+                continue
+            required_s = condition(number, leaving)
+            if required_s is None or victims.runways_s[number] < required_s - _EPSILON_S:
+                continue
+            chosen.append((number, leaving, required_s))
+            lacks_slot = False
+            lacks_tokens -= leaving.freed_tokens
+        if lacks_slot or lacks_tokens > 0.0:
+            return False
+        for number, leaving, required_s in chosen:
+            self._pause(number, leaving, required_s, cause, int(self._rows[index]))
+        self._start(index, cause, victims.rows[chosen[0][0]] if chosen else None)
+        return True
+
+    def serve_starving(self, safe: Condition) -> int | None:
+        """The one that has gone without for longest, if past the bound, gets a place: free, safely, or else from
+        whoever has the longest runway. Its index if it was past the bound, whether or not a place was found."""
+        turn, starving_s = self._turn, self._terms.starving_s
+        if turn.carry.is_overloaded or not starving_s.size or starving_s.max() < turn.tunables.starvation_bound_s:
+            return None
+        view, rows = turn.view, self._rows
+        index = int(np.lexsort((view.serial[rows], view.arrival_s[rows], -starving_s))[0])
+        first = bool(self._terms.is_first[index])
+        if not self.start_free(index) and not self.swap(index, Cause.FIRST_TOKEN if first else Cause.RESCUE, safe):
+            self.swap(index, Cause.STARVATION_BOUND, lambda _number, _leaving: 0.0)
+        return index
+
+    def close(self) -> None:
+        """Takes those who left out of the running rows."""
+        if self._gone:
+            self._turn.running = self._turn.running[~np.isin(self._turn.running, self._gone)]
+
+    def _pause(self, number: int, leaving: Departure, required_s: float, cause: Cause, newcomer: int) -> None:
+        victims, turn = self.victims, self._turn
+        victims.is_used[number] = True
+        self._gone.append(victims.rows[number])
+        turn.swap_credit -= 1.0
+        turn.ledger.host_free_tokens -= leaving.written_tokens
+        turn.pause(
+            victims.rows[number], leaving.action, cause, freed_tokens=leaving.freed_tokens,
+            runway_s=victims.runways_s[number], required_runway_s=required_s, partner_row=newcomer,
+        )  # fmt: skip
+
+    def _start(self, index: int, cause: Cause, partner: int | None) -> None:
+        self._turn.start(
+            int(self._rows[index]), cause, claim_tokens=self.claims[index], is_load=bool(self._terms.is_load[index]),
+            urgency_s=float(self._terms.urgency_s[index]), partner_row=partner,
+        )  # fmt: skip

@@ -1,0 +1,77 @@
+"""The KV pool cannot take the next steps: somebody running has to leave at once (design.md section 5 "Who may lose").
+
+This replaces the engine's own decode retraction in every variant. Whoever is safe goes first, then whoever loses
+least by it; one stream always goes on running.
+"""
+
+import numpy as np
+
+from tokenflow.policy.costs import departures
+from tokenflow.policy.ledger import GROWTH_TOKENS, freed_tokens, unwritten_tokens
+from tokenflow.policy.plan import Action, Cause
+from tokenflow.policy.turn import Turn
+from tokenflow.policy.urgency import runways
+
+_STEPS = 2  # the step in flight and the next one
+
+
+def growth_tokens(turn: Turn) -> float:
+    """Pages, in tokens, that the running rows allocate within the next two steps."""
+    view, rows = turn.view, turn.running
+    page = view.engine.page_tokens
+    if page <= 1:
+        return float(_STEPS * rows.size)
+    context = np.fmax(view.context_tokens[rows], 0.0)
+    return float((np.ceil((context + _STEPS) / page) - np.ceil(context / page)).sum()) * page
+
+
+def relieve(turn: Turn) -> None:
+    """Pauses running rows until what is left can grow."""
+    view, rows, ledger = turn.view, turn.running, turn.ledger
+    if rows.size < 2:
+        return
+    headroom = rows.size * max(view.engine.page_tokens, GROWTH_TOKENS)
+    lacking = growth_tokens(turn) - (ledger.free_tokens + headroom + ledger.offloadable_tokens)
+    if lacking <= 0.0:
+        return
+    runway_s = runways(view, rows)
+    away = departures(view, rows, turn.tunables.restore)
+    required_s = turn.tunables.safety_factor * (away.evict_s + away.load_s + view.engine.costs.schedule_s)
+    spare_s = runway_s - required_s
+    in_quantum = view.engine.now_s - view.since_s[rows] < turn.tunables.quantum_s
+    freed = freed_tokens(view, rows)
+    order = np.lexsort((view.serial[rows], view.arrival_s[rows], -spare_s, in_quantum, spare_s < 0.0))
+    order = order[(view.may_pause[rows] & (freed > 0.0))[order]][: rows.size - 1]
+    unwritten = unwritten_tokens(view, rows)
+    gone = []
+    for index in order.tolist():
+        if lacking <= 0.0:
+            break
+        is_write = bool(away.is_write[index]) and unwritten[index] <= ledger.host_free_tokens
+        if is_write:
+            ledger.host_free_tokens -= float(unwritten[index])
+        turn.pause(
+            int(rows[index]),
+            Action.PAUSE_OFFLOAD if is_write else Action.PAUSE_DROP,
+            Cause.KV_FULL,
+            freed_tokens=float(freed[index]),
+            runway_s=float(runway_s[index]),
+            required_runway_s=float(required_s[index]),
+        )
+        lacking -= float(freed[index])
+        gone.append(index)
+    turn.running = np.delete(rows, gone)
+
+
+def obey_operator(turn: Turn) -> None:
+    """Pauses running rows that an operator holds, whatever it costs them. Their KV stays while there is room."""
+    view, rows = turn.view, turn.running
+    held = view.is_held[rows]
+    if not held.any():
+        return
+    runway_s = runways(view, rows)
+    for index in np.flatnonzero(held).tolist():
+        row = int(rows[index])
+        kept = max(float(view.kv_both_tokens[row] - view.kv_shared_tokens[row]), 0.0)
+        turn.pause(row, Action.PAUSE_KEEP, Cause.OPERATOR, freed_tokens=kept, runway_s=float(runway_s[index]))
+    turn.running = rows[~held]

@@ -1,0 +1,113 @@
+"""Slots and device pages while a decision is made: what is free, what each start claims, what each pause frees."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.view import StateCode, View
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+GROWTH_TOKENS = 8  # room that each running stream keeps, so that a start does not fill the pool a step later
+_MOST_GROWTH_TOKENS = 256
+
+
+@dataclass(slots=True)
+class Ledger:
+    """`free_tokens` counts what the host also has of paused streams as free: it is dropped when it is needed.
+
+    `offloadable_tokens` are paused streams' device copies that would have to be written first; they come before
+    anybody running has to leave.
+    """
+
+    slots: int
+    free_tokens: float
+    offloadable_tokens: float
+    host_free_tokens: float
+    claimed_tokens: float = 0.0
+
+    def take(self, claim_tokens: float) -> None:
+        """A start takes a slot and its pages. Only after `lacks` has said that nothing is lacking."""
+        assert self.slots > 0
+        assert claim_tokens <= self.free_tokens + self.offloadable_tokens + 1e-6
+        self.slots -= 1
+        self.claimed_tokens += claim_tokens
+        self.free_tokens -= claim_tokens
+        if self.free_tokens < 0.0:
+            self.offloadable_tokens = max(self.offloadable_tokens + self.free_tokens, 0.0)
+            self.free_tokens = 0.0
+
+    def lacks_tokens(self, claim_tokens: float) -> float:
+        """Pages that are lacking for a start, in tokens; 0 if there are enough."""
+        return max(claim_tokens - self.free_tokens - self.offloadable_tokens, 0.0)
+
+    def can_take(self, claim_tokens: float) -> bool:
+        return self.slots > 0 and claim_tokens <= self.free_tokens + self.offloadable_tokens
+
+
+def open_ledger(view: View, running_count: int) -> Ledger:
+    """The state before anything is decided.
+
+    Taken off what is free: what prefilling and loading rows have yet to allocate, and a little growth for each
+    running stream. May be negative (more KV than memory): then nothing starts.
+    """
+    engine, state = view.engine, view.state
+    free = _finite(engine.kv_free_tokens) - running_count * max(engine.page_tokens, GROWTH_TOKENS)
+    offloadable = 0.0
+    host_free = max(_finite(engine.host_free_tokens), 0.0)
+    paused = np.flatnonzero(state == StateCode.PREEMPTED)
+    if paused.size:
+        free += float(droppable_tokens(view, paused).sum())
+        offloadable = min(float(unwritten_tokens(view, paused).sum()), host_free)
+    arriving = np.flatnonzero((state == StateCode.PREFILLING) | (state == StateCode.LOADING))
+    if arriving.size:
+        outstanding = pages(view, view.context_tokens[arriving] + 1.0) - view.kv_device_tokens[arriving]
+        free -= float(np.fmax(outstanding, 0.0).sum())
+    return Ledger(max(int(engine.slots_free), 0), free, offloadable, host_free)
+
+
+def claims(view: View, tunables: Tunables, rows: Rows) -> Floats:
+    """Pages, in tokens, that each waiting or paused row takes out of the ledger's free ones if it starts.
+
+    Its whole context and the growth of its next run, less what it holds and the ledger does not count as free.
+    """
+    engine = view.engine
+    is_first = view.state[rows] == StateCode.WAITING
+    step_s = max(engine.step_s, 1e-4)
+    run_tokens = min(max(math.ceil(tunables.quantum_s / step_s), GROWTH_TOKENS), _MOST_GROWTH_TOKENS)
+    growth = np.where(is_first, float(min(tunables.first_run_tokens, _MOST_GROWTH_TOKENS)), float(run_tokens))
+    context = np.fmax(view.context_tokens[rows], 0.0)
+    # Near the pool's size the growth is what is left, or a request that fits could never start.
+    growth = np.fmax(np.fmin(np.fmin(growth, view.remaining_tokens[rows]), engine.kv_total_tokens - context), 1.0)
+    held = np.where(is_first, view.kv_device_tokens[rows], unwritten_tokens(view, rows) + view.kv_shared_tokens[rows])
+    return np.fmax(pages(view, context + growth) - np.fmax(held, 0.0), 0.0)
+
+
+def droppable_tokens(view: View, rows: Rows) -> Floats:
+    """Device tokens of paused rows that the host has too and nobody else uses."""
+    return np.fmax(view.kv_both_tokens[rows] - view.kv_shared_tokens[rows], 0.0)
+
+
+def unwritten_tokens(view: View, rows: Rows) -> Floats:
+    """Device tokens that the host does not have and nobody else uses."""
+    both_or_shared = np.fmax(view.kv_both_tokens[rows], view.kv_shared_tokens[rows])
+    return np.fmax(view.kv_device_tokens[rows] - both_or_shared, 0.0)
+
+
+def freed_tokens(view: View, rows: Rows) -> Floats:
+    """Device tokens that come free when running rows leave the device."""
+    return np.fmax(view.kv_device_tokens[rows] - view.kv_shared_tokens[rows], 0.0)
+
+
+def pages(view: View, tokens: Floats) -> Floats:
+    """Tokens rounded up to whole pages."""
+    page = view.engine.page_tokens
+    return tokens if page <= 1 else np.ceil(tokens / page) * page
+
+
+def _finite(value: float) -> float:
+    return float(value) if math.isfinite(value) else 0.0

@@ -1,0 +1,85 @@
+"""Demand against capacity: when overload begins and ends, and who is served in it (design.md section 5)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
+from tokenflow.policy.carry import Carry
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.view import StateCode, View
+
+ENTER_AFTER_S = 1.0
+LEAVE_AFTER_S = 5.0
+_AVERAGING_S = 1.0  # time constant of the average of demand over capacity
+
+
+@dataclass(frozen=True, slots=True)
+class OverloadState:
+    """The part of the carry that belongs to overload."""
+
+    is_overloaded: bool
+    demand_ratio: float | None
+    beyond_s: float
+    switch_count: int
+
+
+def demand_rates(view: View) -> NDArray[np.float64]:
+    """Tokens per second that each row asks for: its rate where somebody reads along and it is live, else 0.
+
+    No stream can be served faster than the engine decodes one stream alone, so what is claimed beyond that does
+    not count: one client's claim cannot put the whole server into overload.
+    """
+    limit = view.engine.stream_limit_tok_s
+    top = MAX_RATE_TOK_S if limit is None or not limit > 0 else min(MAX_RATE_TOK_S, limit)
+    rates = np.minimum(np.maximum(view.rate_tok_s, MIN_RATE_TOK_S), top)  # both hand NaN on
+    rates[(view.state >= StateCode.FINISHED) | (rates != rates)] = 0.0
+    return rates
+
+
+def advance(view: View, tunables: Tunables, elapsed_s: float) -> OverloadState:
+    """Overload begins when the average of demand over capacity stays above the enter ratio for 1 s, and ends when it
+    stays below the exit ratio for 5 s. Without a known capacity there is none."""
+    carry, capacity_tok_s = view.carry, view.engine.capacity_tok_s
+    if capacity_tok_s is None or not capacity_tok_s > 0.0 or not math.isfinite(capacity_tok_s):
+        count = carry.switch_count + carry.is_overloaded
+        return OverloadState(False, None, 0.0, count)
+    ratio = float(demand_rates(view).sum()) / capacity_tok_s if len(view) else 0.0
+    if carry.demand_ratio is not None:
+        weight = 1.0 - math.exp(-elapsed_s / _AVERAGING_S)
+        ratio = carry.demand_ratio + weight * (ratio - carry.demand_ratio)
+    return _switch(carry, tunables, ratio, elapsed_s)
+
+
+def _switch(carry: Carry, tunables: Tunables, ratio: float, elapsed_s: float) -> OverloadState:
+    if carry.is_overloaded:
+        is_beyond, after_s = ratio < tunables.overload_exit_ratio, LEAVE_AFTER_S
+    else:
+        is_beyond, after_s = ratio > tunables.overload_enter_ratio, ENTER_AFTER_S
+    beyond_s = carry.beyond_s + elapsed_s if is_beyond else 0.0
+    if beyond_s < after_s:
+        return OverloadState(carry.is_overloaded, ratio, beyond_s, carry.switch_count)
+    return OverloadState(not carry.is_overloaded, ratio, 0.0, carry.switch_count + 1)
+
+
+def admitted(view: View) -> NDArray[np.bool_]:
+    """In overload: the oldest streams whose rates fit capacity and whose KV fits device and host memory together.
+
+    Strictly in order of arrival: the first that does not fit closes the door behind it, so that a large request is
+    not overtaken for ever by small ones. The oldest of all is always in, or nobody might be.
+    """
+    capacity_tok_s = view.engine.capacity_tok_s
+    assert capacity_tok_s is not None
+    memory_tokens = max(view.engine.kv_total_tokens, 0.0) + max(view.engine.host_total_tokens, 0.0)
+    order = np.lexsort((view.serial, view.arrival_s))
+    order = order[(view.state[order] < StateCode.FINISHED) & ~view.is_held[order]]
+    inside = np.zeros(len(view), np.bool_)
+    if order.size:
+        rates = np.cumsum(demand_rates(view)[order])
+        tokens = np.cumsum(np.fmax(view.context_tokens[order], 0.0))
+        fits = (rates <= capacity_tok_s * (1.0 + 1e-9)) & (tokens <= memory_tokens)
+        fits[0] = True
+        inside[order[np.logical_and.accumulate(fits)]] = True
+    return inside

@@ -1,0 +1,70 @@
+"""One order in seconds for everybody who wants a place: least first (design.md section 5).
+
+urgency = slack − lead − ageing. Slack is the time until something bad happens (a reader runs dry, the first token is
+late, a batch request's bound is over); lead is the time from getting a place to the next token.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
+from tokenflow.policy.costs import restores
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.view import View
+
+# How late a first token may count. Beyond it a waiting request no longer rises above a reader who has stalled for
+# longer than this; only ageing and the starvation bound lift it further.
+LATENESS_CAP_S = 1.0
+_MOST_UNREAD_TOKENS = 1e9
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Urgencies:
+    """For some waiting or paused rows. All in seconds, except the flags."""
+
+    slack_s: Floats
+    lead_s: Floats
+    starving_s: Floats  # how long it has gone without what it needs
+    urgency_s: Floats
+    is_first: Flags  # somebody waits for its first token
+    is_paused_reader: Flags  # somebody is reading what was made
+    is_load: Flags
+
+
+def runways(view: View, rows: Rows) -> Floats:
+    """Seconds until each reader runs dry. Infinite where nobody reads along, 0 before the first visible token.
+
+    Values that cannot be are brought into their range: unread below 0 or NaN is 0, rates are clamped.
+    """
+    rates = view.rate_tok_s[rows]
+    unread = np.fmin(np.fmax(view.unread_tokens[rows], 0.0), _MOST_UNREAD_TOKENS)
+    runway_s = unread / np.minimum(np.maximum(rates, MIN_RATE_TOK_S), MAX_RATE_TOK_S)
+    runway_s[~view.is_started[rows]] = 0.0
+    runway_s[rates != rates] = np.inf
+    return runway_s
+
+
+def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
+    """The terms of the order for waiting and paused rows."""
+    now_s = view.engine.now_s
+    runway_s = runways(view, rows)
+    is_reader = runway_s < np.inf
+    is_started = view.is_started[rows]
+    is_paused_reader = is_reader & is_started
+    is_first = is_reader & ~is_started
+    idle_s = np.fmax(now_s - view.since_s[rows], 0.0)
+    dry_s = np.fmax(view.dry_s[rows], 0.0)
+    bound_s = tunables.starvation_bound_s
+    late_s = tunables.ttft_target_s - np.fmax(now_s - view.arrival_s[rows], 0.0)
+    slack_s = np.where(is_first, np.fmax(late_s, -LATENESS_CAP_S), bound_s - idle_s)
+    slack_s = np.where(is_paused_reader, np.where(runway_s > 0.0, runway_s, -dry_s), slack_s)
+    starving_s = np.where(is_paused_reader, dry_s, idle_s)
+    back = restores(view, rows, tunables.restore)
+    urgency_s = slack_s - back.lead_s - starving_s * (1.0 / bound_s)
+    return Urgencies(slack_s, back.lead_s, starving_s, urgency_s, is_first, is_paused_reader, back.is_load)

@@ -1,0 +1,64 @@
+"""Which KV to copy to the host during the next step (design.md section 5 "Writing ahead")."""
+
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenflow.policy.ledger import unwritten_tokens
+from tokenflow.policy.plan import Transfer
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.urgency import runways
+from tokenflow.policy.view import View
+
+
+def writes(
+    view: View, tunables: Tunables, running: NDArray[np.intp], leaving: AbstractSet[int]
+) -> tuple[Transfer, ...]:
+    """Copies of running streams' KV, the longest runway first (the likeliest next victims), within the budget.
+
+    The budget is what the link carries in `transfer_budget_ratio` of a step, less what is in flight, so that no
+    copy outlives the step it hides behind; and never more than the host has room for. Without `write_through` only
+    as much is written as the arrivals of one eviction's time will want (arrival rate x eviction tail x mean KV).
+    `leaving` rows are in the plan's pauses and are written by those.
+    """
+    engine, costs = view.engine, view.engine.costs
+    if engine.kv_bytes_per_token <= 0.0 or not running.size or engine.host_free_tokens <= 0.0:
+        return ()
+    budget_bytes = tunables.transfer_budget_ratio * engine.step_s * costs.d2h_bytes_s - engine.d2h_backlog_bytes
+    budget_tokens = min(budget_bytes / engine.kv_bytes_per_token, engine.host_free_tokens)
+    page = max(engine.page_tokens, 1)
+    if not budget_tokens >= page:
+        return ()
+    unwritten = unwritten_tokens(view, running) // page * page  # whole pages only: the last one still grows
+    if not tunables.write_through:
+        budget_tokens = min(budget_tokens, _anticipated_tokens(view, running))
+    if leaving:
+        unwritten[np.isin(running, list(leaving))] = 0.0
+    some = np.flatnonzero(unwritten >= page)
+    if not some.size:
+        return ()
+    rows, unwritten = running[some], unwritten[some]
+    order = np.lexsort((view.serial[rows], view.arrival_s[rows], -runways(view, rows)))
+    return _cut(view, rows[order], unwritten[order], budget_tokens, page)
+
+
+def _anticipated_tokens(view: View, running: NDArray[np.intp]) -> float:
+    """What still lacks of the pages that should lie fully written, in tokens."""
+    costs = view.engine.costs
+    wanted = costs.arrival_rate_per_s * costs.evict_tail_s * costs.mean_kv_tokens
+    is_written = view.kv_both_tokens[running] >= view.kv_device_tokens[running] - view.engine.page_tokens
+    return wanted - float(view.kv_both_tokens[running][is_written].sum())
+
+
+def _cut(
+    view: View, rows: NDArray[np.intp], tokens: NDArray[np.float64], budget_tokens: float, page: int
+) -> tuple[Transfer, ...]:
+    before = np.cumsum(tokens) - tokens
+    count = int(np.searchsorted(before, budget_tokens - page, side="right"))
+    granted = np.minimum(tokens[:count], (budget_tokens - before[:count]) // page * page)
+    return tuple(
+        Transfer(view.rids[row], row, int(amount))
+        for row, amount in zip(rows[:count].tolist(), granted.tolist(), strict=True)
+        if amount >= page
+    )
