@@ -18,6 +18,7 @@ from tokenflow.setup.torch_build import TorchBuild
 
 ENGINE_VERSION = "0.5.23"  # of SGLang; the plugin checks it as well
 TORCH_PIN = "torch==2.13.0"
+IN_PLACE = "the engine's packages are all in place"
 
 _NEWEST_PYTHON = (3, 13)  # SGLang 0.5.23 is published for these
 _GET_CPU_BUILD = (
@@ -70,7 +71,7 @@ def install_cpu(report: pip.Report) -> None:
     _check_python()
     build = torch_build.installed_build()
     if not _unmet_cpu_pins(build):
-        report("the engine's packages are all in place")
+        report(IN_PLACE)
         return
     torch_pin = TORCH_PIN
     if build is not TorchBuild.CPU or unsatisfied([Requirement(TORCH_PIN)]):
