@@ -120,7 +120,11 @@ def bring_up(session: Session) -> tuple[Client, SpawnedDaemon | None]:
     if explicit is None and _unit_is_ours():
         return Client(_start_unit(), session.options.timeout_s), None
     spawned = _spawn(user_socket() if explicit is None else explicit, is_explicit=explicit is not None)
-    spawned.wait_ready(START_LIMIT_S)
+    try:
+        spawned.wait_ready(START_LIMIT_S)
+    except KeyboardInterrupt:
+        spawned.end()
+        raise
     return Client(spawned.socket, session.options.timeout_s), spawned
 
 

@@ -8,12 +8,11 @@ import typer
 
 from tfctl.app import PROGRAM, build
 from tfctl.commands import SUMMARIES
-from tfctl.output import Look, ReaderGoneError, Role, look_of, note, write_json
+from tfctl.output import INTERRUPTED, Look, OutputLostError, ReaderGoneError, Role, look_of, note, write_json
 from tokenflow.errors import OperationError, TokenFlowError, UsageError
 from tokenflow.wire import ErrorBody, ErrorDocument
 
 DEBUG_ENV = "TOKENFLOW_DEBUG"
-_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -29,8 +28,11 @@ def run(arguments: Sequence[str]) -> int:
         return result if isinstance(result, int) else 0
     except ReaderGoneError:
         return 0
+    except OutputLostError as error:
+        note(f"error: cannot write to stdout: {error}")
+        return 1
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     except TokenFlowError as error:
         return _report(error, as_json)
     except typer.Abort:
@@ -58,7 +60,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 def _report(error: TokenFlowError, as_json: bool) -> int:
     try:
         _print_error(error.body(), as_json)
-    except ReaderGoneError:
+    except (ReaderGoneError, OutputLostError):
         pass
     return error.exit_code
 

@@ -45,6 +45,20 @@ def interval(value_s: float | None) -> float | None:
     return value_s
 
 
+# Options that several commands share.
+Watch = Annotated[
+    float | None,
+    typer.Option(
+        "--watch", metavar="[=S]", callback=interval, show_default=False, help="Show it again every S seconds (2)."
+    ),
+]
+Drain = Annotated[
+    float | None,
+    typer.Option("--drain", metavar="S", callback=seconds, help="Let streams finish for up to S seconds."),
+]
+WaitForIt = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")]
+
+
 def _shape(
     as_json: Annotated[bool | None, typer.Option("--json", help="Print JSON.", show_default=False)] = None,
     socket: Annotated[

@@ -11,6 +11,8 @@ import typer
 
 from tokenflow.wire import Document, stamp
 
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
+
 
 class Role(StrEnum):
     """What a piece of text means; how it looks is decided in one place. Colour never stands alone: a glyph or a
@@ -95,13 +97,24 @@ def _write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # `tfctl ps | head`: the reader has had enough. The interpreter's own flush at exit must find an open file.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _divert_stdout()
         raise ReaderGoneError from None
+    except OSError as error:
+        _divert_stdout()
+        raise OutputLostError(error.strerror) from None
     except UnicodeEncodeError:
         sys.stdout.write(text.encode(sys.stdout.encoding, "replace").decode(sys.stdout.encoding))
         sys.stdout.flush()
 
 
+def _divert_stdout() -> None:
+    """What is still buffered must not fail once more when the interpreter flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class ReaderGoneError(Exception):
-    """stdout was closed by its reader. Ends the command quietly."""
+    """stdout was closed by its reader (`tfctl ps | head`). Ends the command quietly."""
+
+
+class OutputLostError(Exception):
+    """stdout cannot be written, such as on a full disk. Nothing more can be shown there."""

@@ -1,32 +1,32 @@
 """`tfctl ps`"""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tfctl.client import Client, Query
-from tfctl.options import Command, interval
+from tfctl.options import Command, Watch
 from tfctl.output import note, write_json, write_line
 from tfctl.session import Session
 from tfctl.views.requests import render_requests
 from tfctl.watch import Screen, watch_silence_s
 from tokenflow.policy.states import RequestState
-from tokenflow.wire import RequestsDocument
+from tokenflow.wire import RequestRow, RequestsDocument
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_UNITS = ("_s", "_tok_s", "_tokens", "_count")
 
 
-class SortKey(StrEnum):
-    """What `--sort` takes; the daemon sorts."""
-
-    RUNWAY = "runway"
-    AGE = "age"
-    TTFT = "ttft"
-    STALL = "stall"
-    TOKENS = "tokens"
-    RATE = "rate"
-    RID = "rid"
+def sort_key(text: str | None) -> str | None:
+    """Callback of `--sort`: a column of the row, with or without its unit, `-` in front turns the order round."""
+    if text is None:
+        return None
+    columns = RequestRow.__struct_encode_fields__
+    name = text.removeprefix("-")
+    for column in (name, *(name + unit for unit in _UNITS)):
+        if column in columns:
+            return "-" + column if text.startswith("-") else column
+    raise typer.BadParameter(f"'{text}' is no column; there are: {', '.join(columns)}")
 
 
 @app.command(cls=Command)
@@ -36,7 +36,14 @@ def ps(
         RequestState | None, typer.Option("--state", show_default=False, help="Only requests in this state.")
     ] = None,
     sort: Annotated[
-        SortKey | None, typer.Option("--sort", show_default=False, help="Order; least runway first by default.")
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="KEY",
+            callback=sort_key,
+            show_default=False,
+            help="A column, such as age_s; -age_s turns it round. Default: runway_s.",
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, show_default=False, help="N rows at most.")
@@ -44,12 +51,7 @@ def ps(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", show_default=False, help="Also those that have just ended.")
     ] = False,
-    watch_s: Annotated[
-        float | None,
-        typer.Option(
-            "--watch", metavar="[=S]", callback=interval, show_default=False, help="Again every S seconds (2)."
-        ),
-    ] = None,
+    watch_s: Watch = None,
 ) -> None:
     """List requests, least runway first.
 

@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from tfctl.operations import follow, reporter
-from tfctl.options import EngineArgsCommand, engine_args, seconds
-from tfctl.output import Role, note, write_json, write_line
+from tfctl.options import Drain, EngineArgsCommand, WaitForIt, engine_args
+from tfctl.output import INTERRUPTED, Role, note, write_json, write_line
 from tfctl.session import Session
 from tokenflow.wire import OperationDocument, RestartRequest, StatusDocument
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-_INTERRUPTED = 130
 
 
 @app.command(cls=EngineArgsCommand)
@@ -21,11 +20,8 @@ def restart(
         str | None,
         typer.Argument(metavar="PROFILE", show_default=False, help="Another profile than the one that runs."),
     ] = None,
-    drain_s: Annotated[
-        float | None,
-        typer.Option("--drain", metavar="S", callback=seconds, help="Let streams finish for up to S seconds."),
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")] = True,
+    drain_s: Drain = None,
+    wait: WaitForIt = True,
 ) -> None:
     """Stop the engine and start it again."""
     session = Session(ctx)
@@ -39,7 +35,7 @@ def restart(
                 operation = follow(client, operation, report, session.options.timeout_s)
     except KeyboardInterrupt:
         note("the restart goes on; watch it: tfctl status --watch; end it: tfctl stop")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     if session.as_json:
         write_json(operation)
     elif not session.options.quiet and not wait:

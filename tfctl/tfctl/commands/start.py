@@ -7,15 +7,13 @@ import typer
 from tfctl import daemon
 from tfctl.client import Client
 from tfctl.operations import follow, reporter
-from tfctl.options import EngineArgsCommand, engine_args
-from tfctl.output import Role, note, write_json, write_line
+from tfctl.options import EngineArgsCommand, WaitForIt, engine_args
+from tfctl.output import INTERRUPTED, Role, note, write_json, write_line
 from tfctl.session import Session
 from tokenflow.errors import TokenFlowError
-from tokenflow.wire import OperationDocument, StartRequest, StatusDocument
+from tokenflow.wire import EngineState, OperationDocument, StartRequest, StatusDocument
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-DEFAULT_PROFILE = "demo-cpu"
-_INTERRUPTED = 130
 
 
 @app.command(cls=EngineArgsCommand)
@@ -24,7 +22,7 @@ def start(
     profile: Annotated[
         str | None, typer.Argument(metavar="PROFILE", show_default=False, help="See: tfctl profile list.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the engine serves.")] = True,
+    wait: WaitForIt = True,
 ) -> None:
     """Start the engine, and the daemon if none runs.
 
@@ -37,37 +35,40 @@ def start(
         client, spawned = daemon.bring_up(session)
     try:
         operation = _start(session, client, profile, engine_args(ctx), wait=wait)
-    except TokenFlowError as error:
-        if spawned is not None and error.exit_code != 75:
-            # Nothing served and nobody else asked for this daemon: a failed start leaves nothing behind.
+    except TokenFlowError:
+        if spawned is not None and not _is_starting(client):
+            # Nothing served, and nobody else asked for this daemon: a failed start leaves nothing behind.
             spawned.end()
         raise
     except KeyboardInterrupt:
         note("the start goes on; watch it: tfctl status --watch; end it: tfctl stop")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     _print_result(session, client, operation, has_waited=wait)
 
 
 def _start(
     session: Session, client: Client, profile: str | None, arguments: list[str], *, wait: bool
 ) -> OperationDocument:
-    if profile is None:
-        profile = _known_profile(client)
-        if profile is None and session.is_chatty:
-            note(f"no profile named: taking {DEFAULT_PROFILE} (others: tfctl profile list)")
-        profile = profile or DEFAULT_PROFILE
-    request = StartRequest(profile=profile, engine_args=arguments)
-    operation = client.post("/v1/engine/start", request, OperationDocument)
+    # What runs, or ran last, is what "start" without a name means; the daemon has a default where nothing ever ran.
+    known = profile or client.get("/v1/status", StatusDocument).engine.profile
     session.warn_if_other_version(client)
+    request = StartRequest(profile=known, engine_args=arguments)
+    operation = client.post("/v1/engine/start", request, OperationDocument)
+    if known is None and session.is_chatty:
+        taken = client.get("/v1/status", StatusDocument).engine.profile
+        note(f"no profile named: taking {taken}; for others see: tfctl profile list")
     if not wait:
         return operation
     with reporter(session) as report:
         return follow(client, operation, report, session.options.timeout_s)
 
 
-def _known_profile(client: Client) -> str | None:
-    """The profile that runs, or ran last under this daemon."""
-    return client.get("/v1/status", StatusDocument).engine.profile
+def _is_starting(client: Client) -> bool:
+    """A time limit that ran out ends our waiting, not the start."""
+    try:
+        return client.get("/v1/status", StatusDocument).engine.state is EngineState.STARTING
+    except TokenFlowError:
+        return False
 
 
 def _print_result(session: Session, client: Client, operation: OperationDocument, *, has_waited: bool) -> None:

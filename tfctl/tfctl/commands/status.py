@@ -1,11 +1,9 @@
 """`tfctl status`"""
 
-from typing import Annotated
-
 import typer
 
 from tfctl.client import Client
-from tfctl.options import Command, interval
+from tfctl.options import Command, Watch
 from tfctl.output import note, write_json, write_line
 from tfctl.session import Session
 from tfctl.views.status import render_no_daemon, render_status
@@ -31,12 +29,7 @@ _EXIT_CODES = {EngineState.SERVING: 0, EngineState.BUSY: 0, EngineState.WEDGED: 
 @app.command(cls=Command)
 def status(
     ctx: typer.Context,
-    watch_s: Annotated[
-        float | None,
-        typer.Option(
-            "--watch", metavar="[=S]", callback=interval, show_default=False, help="Again every S seconds (2)."
-        ),
-    ] = None,
+    watch_s: Watch = None,
 ) -> None:
     """Show the daemon, the engine and the policy.
 

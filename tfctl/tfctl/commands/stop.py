@@ -7,7 +7,7 @@ import typer
 
 from tfctl.client import Client, wait_until_gone
 from tfctl.operations import follow, reporter
-from tfctl.options import Command, seconds
+from tfctl.options import Command, Drain
 from tfctl.output import write_json, write_line
 from tfctl.session import Session
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, TimedOutError
@@ -20,10 +20,7 @@ _DAEMON_END_LIMIT_S = 30.0
 @app.command(cls=Command)
 def stop(
     ctx: typer.Context,
-    drain_s: Annotated[
-        float | None,
-        typer.Option("--drain", metavar="S", callback=seconds, help="Let streams finish for up to S seconds."),
-    ] = None,
+    drain_s: Drain = None,
     end_daemon: Annotated[bool, typer.Option("--daemon", help="End the daemon too.", show_default=False)] = False,
 ) -> None:
     """Stop the engine.

@@ -1,0 +1,133 @@
+"""The way to the daemon: which socket, what is refused, what is said about versions."""
+
+import os
+import socket
+import stat
+
+import msgspec
+import pytest
+from fake_daemon import FakeDaemon
+
+from tfctl import client as client_module
+from tfctl.client import Client, answers, find_socket, wait_until_gone
+from tokenflow.errors import (
+    BadAnswerError,
+    DaemonUnreachableError,
+    PermissionDeniedError,
+    SocketPathError,
+    TimedOutError,
+)
+from tokenflow.wire import ModeDocument, StatusDocument
+
+
+def test_the_first_socket_that_answers_is_taken(home, socket_path):
+    system = home / "run" / "control.sock"
+    system.parent.mkdir()
+    assert find_socket(None) is None
+    with FakeDaemon(socket_path):
+        assert find_socket(None) == socket_path
+        with FakeDaemon(system):
+            assert find_socket(None) == system
+        assert find_socket(home / "nowhere.sock") is None
+
+
+def test_a_stale_socket_does_not_answer(socket_path):
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(socket_path))
+    assert stat.S_ISSOCK(os.stat(socket_path).st_mode)
+    assert not answers(socket_path)
+    with pytest.raises(DaemonUnreachableError, match="not running"):
+        Client(socket_path).get("/v1/status", StatusDocument)
+
+
+def test_a_forbidden_socket_is_named_unless_another_answers(home, socket_path, monkeypatch):
+    real_answers = client_module.answers
+    forbidden = home / "run" / "control.sock"
+
+    def refuse(path, timeout_s=2.0):
+        if path == forbidden:
+            raise client_module.permission_denied(path)
+        return real_answers(path, timeout_s)
+
+    monkeypatch.setattr(client_module, "answers", refuse)
+    with pytest.raises(PermissionDeniedError, match=str(forbidden)) as caught:
+        find_socket(None)
+    assert "usermod" in caught.value.hint
+    with FakeDaemon(socket_path):
+        assert find_socket(None) == socket_path
+
+
+def test_permission_denied_is_77(tfctl, monkeypatch):
+    def refuse(path, timeout_s=2.0):
+        raise client_module.permission_denied(path)
+
+    monkeypatch.setattr(client_module, "answers", refuse)
+    for command in (("status",), ("ps",), ("stop",), ("start", "demo-cpu")):
+        assert tfctl(*command).code == 77
+
+
+def test_a_path_too_long_is_told(home):
+    with pytest.raises(SocketPathError):
+        find_socket(home / ("x" * 120))
+
+
+def test_a_silent_daemon_times_out(socket_path):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(socket_path))
+        silent.listen()
+        with pytest.raises(TimedOutError, match=r"within 0\.2 s"):
+            Client(socket_path, 0.2).get("/v1/status", StatusDocument)
+
+
+def test_a_silent_daemon_is_an_unknown_status(socket_path, tfctl):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(socket_path))
+        silent.listen()
+        assert tfctl("status", "--timeout", "0.2").code == 4
+        assert tfctl("ps", "--timeout", "0.2").code == 75
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+def test_nonsense_is_a_bad_answer(content, socket_path):
+    with FakeDaemon(socket_path, garbage=content), pytest.raises(BadAnswerError):
+        Client(socket_path).get("/v1/status", StatusDocument)
+
+
+def test_an_unknown_path_is_an_error_with_a_hint(daemon):
+    with pytest.raises(BadAnswerError, match="404"):
+        Client(daemon.path).get("/v1/nosuch", ModeDocument)
+
+
+def test_another_version_is_one_warning(tfctl, daemon):
+    daemon.version = "9.9.9"
+    outcome = tfctl("ps", "--json", "--watch=0.1")
+    assert outcome.err.count("warning:") == 1
+    assert "9.9.9" in outcome.err
+    assert len(outcome.out.splitlines()) == daemon.watch_count
+    assert tfctl("-q", "status").err == ""
+
+
+def test_wait_until_gone(daemon):
+    assert not wait_until_gone(daemon.path, None, 0.1)
+    daemon.close()
+    assert not wait_until_gone(daemon.path, os.getpid(), 0.1)
+    assert wait_until_gone(daemon.path, 2**22 + 1, 0.1)
+
+
+def test_unknown_fields_of_a_newer_daemon_are_no_matter(daemon, socket_path):
+    daemon.close()
+    document = msgspec.json.decode(
+        msgspec.json.encode({"schema": "tokenflow.mode/1", "mode": "off", "revision": 1, "new": 2})
+    )
+    content = msgspec.json.encode(document)
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+    with FakeDaemon(socket_path, garbage=head + content):
+        assert Client(socket_path).get("/v1/mode", ModeDocument).mode == "off"

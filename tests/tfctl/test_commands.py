@@ -1,0 +1,180 @@
+"""What single commands do beyond the table in test_matrix."""
+
+import json
+import threading
+
+import pytest
+
+from tfctl.commands import SUMMARIES
+from tokenflow.version import __version__
+from tokenflow.wire import EngineState
+
+
+def test_version(tfctl):
+    assert tfctl("--version").out == f"tfctl {__version__}\n"
+    assert tfctl("status", "--version").code == 0
+    assert json.loads(tfctl("--version", "--json").out)["version"] == __version__
+
+
+def test_status_watch_prints_blocks(tfctl, daemon):
+    outcome = tfctl("status", "--watch")
+    assert outcome.code == 0
+    assert outcome.out.count("● serving") == daemon.watch_count
+    assert ("GET", "/v1/status?watch=2.0", b"") in daemon.seen
+
+
+def test_status_watch_json_is_one_document_a_line(tfctl, daemon):
+    lines = tfctl("status", "--watch=0.5", "--json").out.splitlines()
+    assert [json.loads(line)["schema"] for line in lines] == ["tokenflow.status/1"] * daemon.watch_count
+    assert ("GET", "/v1/status?watch=0.5", b"") in daemon.seen
+
+
+def test_status_quiet_is_an_exit_code(tfctl, daemon):
+    outcome = tfctl("status", "-q")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    daemon.close()
+    assert tfctl("status", "-q").code == 3
+
+
+def test_ps_quiet_prints_ids(tfctl, daemon):
+    assert tfctl("ps", "-q").out.splitlines() == [row.rid for row in daemon.rows]
+    assert tfctl("ps", "-aq", "--limit", "1").out.splitlines() == [daemon.rows[0].rid]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("runway", "runway_s"),
+        ("-age", "-age_s"),
+        ("rate", "rate_tok_s"),
+        ("class", "class"),
+        ("stall_count", "stall_count"),
+    ],
+)
+def test_ps_sort_takes_columns_with_or_without_their_unit(given, sent, tfctl, daemon):
+    assert tfctl("ps", "--sort", given).code == 0
+    assert daemon.seen[-1][1] == f"/v1/requests?sort={sent}"
+
+
+def test_ps_asks_for_what_it_was_told(tfctl, daemon):
+    tfctl("ps", "--all", "--state", "waiting", "--limit", "7")
+    assert daemon.seen[-1][1] == "/v1/requests?state=waiting&limit=7&all=1"
+
+
+def test_mode_shows_and_sets(tfctl, daemon):
+    assert tfctl("mode").out == "observe\n"
+    assert tfctl("mode", "off").out == "off\n"
+    outcome = tfctl("mode", "enforce")
+    assert outcome.code == 1
+    assert outcome.err == "error: enforcing does not exist yet\nhint:  tfctl mode observe\n"
+
+
+def test_logs(tfctl, daemon):
+    assert tfctl("logs").out == "line 0\nline 1\nline 2\n"
+    assert tfctl("logs", "-n", "1").out == "line 2\n"
+    assert json.loads(tfctl("logs", "--json").out)["lines"] == ["line 0", "line 1", "line 2"]
+    lines = tfctl("logs", "-f", "--json").out.splitlines()
+    assert [json.loads(line)["line"] for line in lines] == ["line 0", "line 1", "line 2"]
+
+
+def test_logs_without_a_daemon_name_the_last_file(tfctl, home):
+    assert "tfctl start" in tfctl("logs").err
+    folder = home / "XDG_STATE_HOME" / "tokenflow"
+    folder.mkdir()
+    (folder / "engine.log").write_text("old\n")
+    assert str(folder / "engine.log") in tfctl("logs").err
+
+
+def test_wait_returns_when_the_state_is_reached(tfctl, daemon):
+    daemon.state = EngineState.STARTING
+    threading.Timer(0.3, lambda: setattr(daemon, "state", EngineState.SERVING)).start()
+    outcome = tfctl("wait", "--for", "serving", "--timeout", "30", "--json")
+    assert outcome.code == 0
+    document = json.loads(outcome.out)
+    assert (document["for"], document["state"]) == ("serving", "serving")
+    assert document["waited_s"] > 0
+
+
+def test_wait_for_serving_fails_at_once_when_the_engine_fails(tfctl, daemon):
+    daemon.state = EngineState.STARTING
+    threading.Timer(0.3, lambda: setattr(daemon, "state", EngineState.FAILED)).start()
+    outcome = tfctl("wait", "--for", "serving")
+    assert outcome.code == 1
+    assert "killed (signal 9)" in outcome.err
+
+
+def test_wait_for_stopped_ends_with_the_daemon(tfctl, daemon):
+    threading.Timer(0.3, daemon.close).start()
+    assert tfctl("wait", "--for", "stopped", "--timeout", "30").code == 0
+
+
+def test_stop_hands_over_the_drain(tfctl, daemon):
+    outcome = tfctl("stop", "--drain", "2.5")
+    (body,) = [json.loads(body) for method, path, body in daemon.seen if path == "/v1/engine/stop"]
+    assert body == {"drain_s": 2.5, "daemon": False}
+    assert outcome.out == "the engine has stopped\n"
+    assert tfctl("stop").out == "no engine was running\n"
+
+
+def test_restart_may_name_a_profile_and_engine_arguments(tfctl, daemon):
+    outcome = tfctl("restart", "demo-cpu", "--drain", "1", "--", "--port", "1")
+    (body,) = [json.loads(body) for method, path, body in daemon.seen if path == "/v1/engine/restart"]
+    assert body == {"drain_s": 1.0, "profile": "demo-cpu", "engine_args": ["--port", "1"]}
+    assert outcome.out == "serving SmolLM2-135M-Instruct at http://127.0.0.1:30000 (profile demo-cpu)\n"
+
+
+def write_profile(home, name, text):
+    folder = home / "XDG_CONFIG_HOME" / "tokenflow" / "profiles"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.toml").write_text(text)
+
+
+def test_profiles_are_listed_with_their_origin(tfctl, home):
+    write_profile(home, "mine", 'description = "for me"\n[model]\npath = "demo"\n')
+    write_profile(home, "broken", "a = \n")
+    lines = tfctl("profile", "list").out.splitlines()
+    assert any(line.split() == ["mine", "user", "for", "me"] for line in lines)
+    assert any(line.startswith("broken") and "unreadable" in line and "line 1" in line for line in lines)
+    found = {profile["name"]: profile for profile in json.loads(tfctl("profile", "list", "--json").out)["profiles"]}
+    assert found["mine"]["origin"] == "user"
+    assert "line 1" in found["broken"]["error"]
+
+
+def test_a_profile_is_shown_as_it_stands(tfctl, home):
+    write_profile(home, "mine", '# a comment\ndescription = "for me"\n')
+    outcome = tfctl("profile", "show", "mine")
+    assert "# a comment" in outcome.out
+    document = json.loads(tfctl("profile", "show", "mine", "--json").out)
+    assert document["contents"] == {"description": "for me"}
+
+
+def test_a_broken_or_missing_profile_is_78(tfctl, home):
+    write_profile(home, "broken", "a = \n")
+    broken = tfctl("profile", "show", "broken")
+    assert broken.code == 78
+    assert "line 1" in broken.err
+    missing = tfctl("profile", "show", "nosuch")
+    assert missing.code == 78
+    assert "broken" in missing.err
+
+
+def test_an_unexpected_error_is_one_line(tfctl, monkeypatch, daemon):
+    import tfctl.commands.ps as ps
+
+    def explode(*arguments):
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(ps, "render_requests", explode)
+    outcome = tfctl("ps")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[0] == "error: unexpected RuntimeError: two lines"
+    monkeypatch.setenv("TOKENFLOW_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        tfctl("ps")
+
+
+def test_every_command_has_its_file():
+    import importlib
+
+    for name in SUMMARIES:
+        assert importlib.import_module(f"tfctl.commands.{name}").app
