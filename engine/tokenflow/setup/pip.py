@@ -20,7 +20,7 @@ Report = Callable[[str], None]
 
 _HEARTBEAT_S = 15.0
 _POLL_S = 0.2
-_TOLD_VERBS = ("Collecting", "Downloading", "Using cached", "Processing", "Installing", "Successfully", "Building")
+_TOLD_LINES = ("Downloading", "Using cached", "Processing", "Building", "Installing", "Successfully installed")
 
 
 def dry_run_report(requirement: str) -> dict[str, Any]:
@@ -132,18 +132,18 @@ def _follow(output: IO[str], report: Report) -> list[str]:
                 return list(last_lines)
             line = line.strip()
             last_lines.append(line)
-            if line.startswith(_TOLD_VERBS):
+            if line.startswith(_TOLD_LINES):
                 doing, since_s = _shorten(line), time.monotonic()
                 report(doing)
 
 
 def _shorten(line: str) -> str:
-    """One line that fits a terminal: the list of all packages does not."""
-    words = line.split()
-    if line.startswith(("Installing collected packages:", "Successfully installed")):
-        count = len(words) - (3 if line.startswith("Installing") else 2)
-        return f"{words[0]} {'' if line.startswith('Installing') else 'installed '}{count} packages"
-    return " ".join(words[:1] + [word.rpartition("/")[2] for word in words[1:]])
+    """One short line: without paths, without where a requirement came from, without the list of all packages."""
+    for start in ("Installing collected packages:", "Successfully installed"):
+        if line.startswith(start):
+            return f"{start.removesuffix(' collected packages:')} {len(line[len(start) :].split())} packages"
+    words = line.partition(" (from ")[0].split()
+    return " ".join([words[0], *(word.rpartition("/")[2] for word in words[1:])])
 
 
 def _failure(what: str, lines: Sequence[str]) -> OperationError:
