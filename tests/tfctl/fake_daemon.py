@@ -3,6 +3,7 @@
 import json
 import socketserver
 import threading
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -300,9 +301,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "watch" not in query:
             self._send(make())
         else:
-            self._send_lines([msgspec.json.encode(make()) for _ in range(self.server.fake.watch_count)])
+            self._send_lines(msgspec.json.encode(make()) for _ in range(self.server.fake.watch_count))
 
-    def _send_lines(self, lines: list[bytes]) -> None:
+    def _send_lines(self, lines: Iterable[bytes]) -> None:
         self._head(200, "application/x-ndjson", None)
         for line in lines:
             self.wfile.write(line + b"\n")

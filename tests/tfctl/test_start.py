@@ -154,14 +154,14 @@ def test_a_start_that_goes_on_keeps_its_daemon(tfctl, spawns, socket_path):
 def test_a_daemon_that_dies_tells_why(tfctl, spawns):
     spawns(
         """
-        print('{"code": "invalid_configuration", "message": "tokenflow.toml: line 3", "hint": "correct it"}')
-        print("some later line")
+        print('{"event": "some log line"}')
+        print("tokenflowd: tokenflow.toml (user): line 3 (correct it)")
         sys.exit(78)
         """
     )
     outcome = tfctl("start", "demo-cpu")
     assert outcome.code == 78
-    assert outcome.err == "error: tokenflow.toml: line 3\nhint:  correct it\n"
+    assert outcome.err == "error: tokenflow.toml (user): line 3\nhint:  correct it\n"
 
 
 def test_a_daemon_that_crashes_shows_its_last_line(tfctl, spawns):

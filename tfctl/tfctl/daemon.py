@@ -1,14 +1,12 @@
 """Brings a daemon up: the unit where it is installed and ours to start, else a process of the user's own."""
 
 import importlib.util
-import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-import msgspec
 
 from tfctl.client import Client, answers
 from tfctl.session import Session
@@ -19,7 +17,6 @@ from tokenflow.errors import (
     PermissionDeniedError,
     TimedOutError,
     TokenFlowError,
-    from_body,
 )
 from tokenflow.locations import (
     check_socket_path,
@@ -29,11 +26,12 @@ from tokenflow.locations import (
     user_socket,
     user_state_folder,
 )
-from tokenflow.wire import ErrorBody
 
 UNIT = "tokenflowd.service"
 START_LIMIT_S = 20.0
 _STOP_LIMIT_S = 40.0
+_LOST_RACE, _RACE_LIMIT_S = 1, 1.0
+_FAREWELL = re.compile(r"tokenflowd: (?P<message>.*?)(?: \((?P<hint>[^()]*)\))?")
 _NEEDED_MODULES = ("tokenflowd.main", "aiohttp", "zmq", "structlog", "psutil", "pydantic_settings")
 _UNIT_FOLDERS = (Path("/etc/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/usr/lib/systemd/system"))
 
@@ -63,6 +61,8 @@ class SpawnedDaemon:
         while not answers(self.socket):
             exit_code = self._process.poll()
             if exit_code is not None:
+                if exit_code == _LOST_RACE and self._answers_soon():
+                    return
                 raise self._death(exit_code)
             if time.monotonic() > until_s:
                 self.end()
@@ -71,6 +71,15 @@ class SpawnedDaemon:
                     hint=f"read its log: tail {self._log}",
                 )
             time.sleep(0.02)
+
+    def _answers_soon(self) -> bool:
+        """Two starts at once: the other one's daemon won, and is about to answer."""
+        until_s = time.monotonic() + _RACE_LIMIT_S
+        while time.monotonic() < until_s:
+            if answers(self.socket):
+                return True
+            time.sleep(0.02)
+        return False
 
     def end(self) -> None:
         """Ends it, politely first."""
@@ -89,29 +98,15 @@ class SpawnedDaemon:
 
 
 def explain_death(lines: list[str], exit_code: int, log: Path) -> TokenFlowError:
-    """The error that made the daemon exit: the last one in its log, else its exit code."""
-    for line in reversed(lines):
-        error = _error_in(line)
-        if error is not None and error.exit_code == exit_code:
-            return error
+    """The error that made the daemon exit, as it printed it last; else its exit code or signal."""
+    kind = {77: PermissionDeniedError, 78: ConfigurationError}.get(exit_code, OperationError)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    told = _FAREWELL.fullmatch(last)
+    if told is not None and exit_code > 0:
+        return kind(told["message"], hint=told["hint"] or f"read its log: tail {log}")
     how = f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
     message = f"the daemon {how} while it started" + (f": {last}" if last else "")
-    kind = {77: PermissionDeniedError, 78: ConfigurationError}.get(exit_code, OperationError)
     return kind(message, hint=f"read its log: tail {log}")
-
-
-def _error_in(line: str) -> TokenFlowError | None:
-    """The daemon logs JSON lines; a fatal one carries the error's `code`, and its `message` or `event`."""
-    try:
-        entry = json.loads(line)
-        if not isinstance(entry, dict) or not isinstance(entry.get("code"), str):
-            return None
-        text = entry.get("message") or entry.get("error") or entry["event"]
-        body = {"code": entry["code"], "message": text, "hint": entry.get("hint"), "field": entry.get("field")}
-        return from_body(msgspec.convert(body, ErrorBody))
-    except (ValueError, KeyError, msgspec.ValidationError):
-        return None
 
 
 def bring_up(session: Session) -> tuple[Client, SpawnedDaemon | None]:

@@ -56,7 +56,8 @@ def _bar() -> Iterator[Reporter]:
         task = progress.add_task("", total=None)
 
         def show(text: str, ratio: float | None) -> None:
-            progress.update(task, description=text, total=None if ratio is None else 1.0, completed=ratio or 0.0)
+            total = None if ratio is None else 1.0
+            progress.update(task, description=text, total=total, completed=ratio or 0.0, refresh=True)
 
         yield show
 
