@@ -17,6 +17,7 @@ Flags = NDArray[np.bool_]
 
 _SPARE_CANDIDATES = 32  # looked at beyond those who could get a place at all
 _EPSILON_S = 1e-9
+SWAP_COST_FACTOR = 8.0  # before it is due, a rescue must buy this many times what the swap costs
 _SWAPS = (Cause.FIRST_TOKEN, Cause.RESCUE, Cause.SHARE, Cause.OVERLOAD, Cause.STARVATION_BOUND)
 
 
@@ -44,7 +45,8 @@ def classify(turn: Turn, rows: Rows, terms: Urgencies, beyond_exists: bool) -> S
     wants = np.zeros(rows.size, np.int8)
     if turn.carry.is_overloaded:  # any of the admitted may take the place of somebody who is not
         wants[:] = 1 + _SWAPS.index(Cause.OVERLOAD)
-    margin_s = np.where(terms.is_paused_reader, terms.slack_s - terms.lead_s - tunables.reserve_s, np.inf)
+    ahead_s = view.engine.costs.schedule_s + tunables.reserve_s
+    margin_s = np.where(terms.is_paused_reader, terms.slack_s - terms.lead_s - ahead_s, np.inf)
     if beyond_exists:
         shareable = view.unread_tokens[rows] < 0.5 * tunables.max_unread_ratio * view.length_tokens[rows]
         wants[terms.is_paused_reader & shareable] = 1 + _SWAPS.index(Cause.SHARE)
@@ -214,7 +216,7 @@ class Rotation:
                 continue  # would free nothing of what is lacking
             required_s = victims.required_s(leaving, hold_s=hold_s, prefill_s=self._lead_s[index], surplus_s=surplus_s)
             if must_be_safe and not victims.is_excess[number]:
-                least_s = max(required_s, self._rival_s(index, cause))
+                least_s = max(required_s, self._rival_s(index, cause, leaving))
                 if victims.runways_s[number] < least_s - _EPSILON_S:
                     continue
             found.append((number, leaving, required_s))
@@ -234,13 +236,23 @@ class Rotation:
         """For how long a first-token swap lends the place: the newcomer's prefill and its first run."""
         return self._lead_s[index] + self._turn.tunables.first_run_tokens * self._turn.view.engine.step_s
 
-    def _rival_s(self, index: int, cause: Cause) -> float:
-        """A stream is not paused for another one that has as long to live; one taken along must have less by a run."""
+    def _rival_s(self, index: int, cause: Cause, leaving: Departure) -> float:
+        """The runway that a victim needs beside being safe, for a newcomer that has runway itself.
+
+        More than the newcomer has, in any case. Before it is due, more by what pays for the swap: pausing somebody
+        for little longer than the swap takes would use up capacity in swaps (docs/policy.md). One that is taken along
+        with a group has a whole quantum left, and the victim must have that more.
+        """
         if cause is not Cause.RESCUE and cause is not Cause.SHARE:
             return 0.0
-        slack_s, margin_s = self._slack_s[index], self._slack_s[index] - self._lead_s[index]
-        is_due = margin_s - self._turn.tunables.reserve_s <= self._turn.view.engine.step_s
-        return slack_s if is_due else slack_s + self._turn.tunables.quantum_s
+        slack_s, lead_s, schedule_s = self._slack_s[index], self._lead_s[index], self._costs.schedule_s
+        margin_s = slack_s - lead_s - schedule_s
+        if margin_s <= 2.0 * self._turn.view.engine.step_s:
+            return slack_s
+        if margin_s - self._turn.tunables.reserve_s > self._turn.view.engine.step_s:
+            return slack_s + self._turn.tunables.quantum_s
+        cost_s = lead_s + leaving.evict_s + leaving.load_s + schedule_s
+        return slack_s + min(SWAP_COST_FACTOR * cost_s, 2.0 * self._turn.tunables.quantum_s)
 
     def _benefit_s(
         self, victims: Victims, chosen: list[tuple[int, Departure, float]], index: int, cause: Cause
