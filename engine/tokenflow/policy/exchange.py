@@ -24,7 +24,7 @@ class Exchange:
         self._terms = terms
         self._rows = turn.seekers
         self._gone: list[int] = []
-        self.claims = claims(turn.view, turn.tunables, turn.seekers).tolist()
+        self.claims = claims(turn.view, turn.tunables, turn.seekers)
         self.victims: Victims = find_victims(turn, bool(terms.is_first.any()), None, -1.0)
 
     def start_free(self, index: int) -> bool:
@@ -93,6 +93,6 @@ class Exchange:
 
     def _start(self, index: int, cause: Cause, partner: int | None) -> None:
         self._turn.start(
-            int(self._rows[index]), cause, claim_tokens=self.claims[index], is_load=bool(self._terms.is_load[index]),
+            int(self._rows[index]), cause, claim=self.claims[index], is_load=bool(self._terms.is_load[index]),
             urgency_s=float(self._terms.urgency_s[index]), partner_row=partner,
         )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.benefit import UNKNOWN_WAIT_S, Newcomer, StallCost, Victim, swap_benefit_s
-from tokenflow.policy.ledger import claims
+from tokenflow.policy.ledger import Claim, claims
 from tokenflow.policy.plan import Cause
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Urgencies, runways
@@ -106,9 +106,9 @@ class Rotation:
         if not order:
             return
         index_array = np.array(order, np.intp)
-        claim_tokens = claims(turn.view, turn.tunables, self._seekers.rows[index_array]).tolist()
+        asked = claims(turn.view, turn.tunables, self._seekers.rows[index_array])
         self._open()
-        for index, claim in zip(order, claim_tokens, strict=True):
+        for index, claim in zip(order, asked, strict=True):
             cause = self._seekers.cause(index)
             lead_s = self._lead_s[index]
             if turn.starts and self._spent_s + lead_s > self._budget_s:
@@ -138,11 +138,11 @@ class Rotation:
         row = int(self._seekers.rows[index])
         return bool(self._turn.starts) and self._turn.starts[-1].row == row
 
-    def _start(self, index: int, claim: float, cause: Cause, benefit_s: float | None = None, partner: int | None = None
+    def _start(self, index: int, claim: Claim, cause: Cause, benefit_s: float | None = None, partner: int | None = None
     ) -> None:  # fmt: skip
         row = int(self._seekers.rows[index])
         self._turn.start(
-            row, cause, claim_tokens=claim, is_load=self._is_load[index], urgency_s=self._urgency_s[index],
+            row, cause, claim=claim, is_load=self._is_load[index], urgency_s=self._urgency_s[index],
             benefit_s=benefit_s, partner_row=partner,
         )  # fmt: skip
         self._spent_s += self._lead_s[index]
@@ -154,7 +154,7 @@ class Rotation:
             self._victims = find_victims(self._turn, self._firsts_wait, self._excess, least_s)
         return self._victims
 
-    def _swap(self, index: int, claim: float, cause: Cause) -> None:
+    def _swap(self, index: int, claim: Claim, cause: Cause) -> None:
         """Makes room for one seeker if that is safe and worth it, or leaves everything as it is."""
         turn = self._turn
         if cause in self._closed or turn.swap_credit < 1.0:
@@ -191,7 +191,7 @@ class Rotation:
             return Cause.FIRST_TOKEN  # safe all the same: no exception was needed
         return cause
 
-    def _choose(self, victims: Victims, index: int, claim: float, cause: Cause) -> list[tuple[int, Departure, float]]:
+    def _choose(self, victims: Victims, index: int, claim: Claim, cause: Cause) -> list[tuple[int, Departure, float]]:
         """The fewest leading candidates that free what is lacking; empty if there are not enough."""
         found = self._collect(victims, index, claim, cause, must_be_safe=True)
         if not found and cause is Cause.STARVATION_BOUND:
@@ -199,7 +199,7 @@ class Rotation:
         return found
 
     def _collect(
-        self, victims: Victims, index: int, claim: float, cause: Cause, *, must_be_safe: bool
+        self, victims: Victims, index: int, claim: Claim, cause: Cause, *, must_be_safe: bool
     ) -> list[tuple[int, Departure, float]]:
         ledger, tunables = self._turn.ledger, self._turn.tunables
         lacks_slot = ledger.slots <= 0
@@ -223,7 +223,7 @@ class Rotation:
             lacks_slot = False
             lacks_tokens -= leaving.freed_tokens
             if lacks_tokens <= 0.0:
-                return found
+                return _without_superfluous(found, -lacks_tokens)
         return []
 
     @staticmethod
@@ -275,6 +275,17 @@ class Rotation:
             schedule_s=self._costs.schedule_s,
             batch_stall_s=self._runs_s.stall_s(extra_s) - self._runs_s.stall_s(self._spent_s),
         )
+
+
+def _without_superfluous(
+    found: list[tuple[int, Departure, float]], spare_tokens: float
+) -> list[tuple[int, Departure, float]]:
+    """A later, larger victim can make earlier ones needless. One stays, for the slot."""
+    for item in found[:-1]:
+        if item[1].freed_tokens <= spare_tokens:
+            spare_tokens -= item[1].freed_tokens
+            found = [other for other in found if other is not item]
+    return found
 
 
 def some_beyond(turn: Turn) -> bool:

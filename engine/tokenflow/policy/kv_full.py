@@ -31,7 +31,8 @@ def relieve(turn: Turn) -> None:
     if rows.size < 2:
         return
     headroom = rows.size * max(view.engine.page_tokens, GROWTH_TOKENS)
-    lacking = growth_tokens(turn) - (ledger.free_tokens + headroom + ledger.offloadable_tokens)
+    writable = min(ledger.unwritten_tokens, ledger.host_free_tokens)
+    lacking = growth_tokens(turn) - (ledger.free_tokens + headroom + writable)
     if lacking <= 0.0:
         return
     runway_s = runways(view, rows)
@@ -70,7 +71,8 @@ def obey_operator(turn: Turn) -> None:
     if not held.any():
         return
     runway_s = runways(view, rows)
-    for index in np.flatnonzero(held).tolist():
+    theirs = np.flatnonzero(held)
+    for index in theirs[np.argsort(view.serial[rows[theirs]])].tolist():
         row = int(rows[index])
         kept = max(float(view.kv_both_tokens[row] - view.kv_shared_tokens[row]), 0.0)
         turn.pause(row, Action.PAUSE_KEEP, Cause.OPERATOR, freed_tokens=kept, runway_s=float(runway_s[index]))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,37 +17,46 @@ GROWTH_TOKENS = 8  # room that each running stream keeps, so that a start does n
 _MOST_GROWTH_TOKENS = 256
 
 
+class Claim(NamedTuple):
+    """What one start takes: pages out of the ledger, and its own unwritten copy out of what others could have got."""
+
+    tokens: float
+    own_unwritten_tokens: float
+
+
 @dataclass(slots=True)
 class Ledger:
     """`free_tokens` counts what the host also has of paused streams as free: it is dropped when it is needed.
 
-    `offloadable_tokens` are paused streams' device copies that would have to be written first; they come before
-    anybody running has to leave.
+    `unwritten_tokens` are paused streams' device copies that would have to be written first, as far as the host has
+    room; they come before anybody running has to leave.
     """
 
     slots: int
     free_tokens: float
-    offloadable_tokens: float
+    unwritten_tokens: float
     host_free_tokens: float
     claimed_tokens: float = 0.0
 
-    def take(self, claim_tokens: float) -> None:
-        """A start takes a slot and its pages. Only after `lacks` has said that nothing is lacking."""
-        assert self.slots > 0
-        assert claim_tokens <= self.free_tokens + self.offloadable_tokens + 1e-6
+    def take(self, claim: Claim) -> None:
+        """A start takes a slot and its pages. Only where `can_take`."""
+        assert self.can_take(claim)
         self.slots -= 1
-        self.claimed_tokens += claim_tokens
-        self.free_tokens -= claim_tokens
+        self.claimed_tokens += claim.tokens
+        self.unwritten_tokens = max(self.unwritten_tokens - claim.own_unwritten_tokens, 0.0)
+        self.free_tokens -= claim.tokens
         if self.free_tokens < 0.0:
-            self.offloadable_tokens = max(self.offloadable_tokens + self.free_tokens, 0.0)
+            self.unwritten_tokens += self.free_tokens
+            self.host_free_tokens += self.free_tokens
             self.free_tokens = 0.0
 
-    def lacks_tokens(self, claim_tokens: float) -> float:
+    def lacks_tokens(self, claim: Claim) -> float:
         """Pages that are lacking for a start, in tokens; 0 if there are enough."""
-        return max(claim_tokens - self.free_tokens - self.offloadable_tokens, 0.0)
+        others = min(self.unwritten_tokens - claim.own_unwritten_tokens, self.host_free_tokens)
+        return max(claim.tokens - self.free_tokens - max(others, 0.0), 0.0)
 
-    def can_take(self, claim_tokens: float) -> bool:
-        return self.slots > 0 and claim_tokens <= self.free_tokens + self.offloadable_tokens
+    def can_take(self, claim: Claim) -> bool:
+        return self.slots > 0 and self.lacks_tokens(claim) <= 0.0
 
 
 def open_ledger(view: View, running_count: int) -> Ledger:
@@ -57,20 +67,20 @@ def open_ledger(view: View, running_count: int) -> Ledger:
     """
     engine, state = view.engine, view.state
     free = _finite(engine.kv_free_tokens) - running_count * max(engine.page_tokens, GROWTH_TOKENS)
-    offloadable = 0.0
+    unwritten = 0.0
     host_free = max(_finite(engine.host_free_tokens), 0.0)
     paused = np.flatnonzero(state == StateCode.PREEMPTED)
     if paused.size:
         free += float(droppable_tokens(view, paused).sum())
-        offloadable = min(float(unwritten_tokens(view, paused).sum()), host_free)
+        unwritten = float(unwritten_tokens(view, paused).sum())
     arriving = np.flatnonzero((state == StateCode.PREFILLING) | (state == StateCode.LOADING))
     if arriving.size:
         outstanding = pages(view, view.context_tokens[arriving] + 1.0) - view.kv_device_tokens[arriving]
         free -= float(np.fmax(outstanding, 0.0).sum())
-    return Ledger(max(int(engine.slots_free), 0), free, offloadable, host_free)
+    return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free)
 
 
-def claims(view: View, tunables: Tunables, rows: Rows) -> Floats:
+def claims(view: View, tunables: Tunables, rows: Rows) -> list[Claim]:
     """Pages, in tokens, that each waiting or paused row takes out of the ledger's free ones if it starts.
 
     Its whole context and the growth of its next run, less what it holds and the ledger does not count as free.
@@ -83,8 +93,10 @@ def claims(view: View, tunables: Tunables, rows: Rows) -> Floats:
     context = np.fmax(view.context_tokens[rows], 0.0)
     # Near the pool's size the growth is what is left, or a request that fits could never start.
     growth = np.fmax(np.fmin(np.fmin(growth, view.remaining_tokens[rows]), engine.kv_total_tokens - context), 1.0)
-    held = np.where(is_first, view.kv_device_tokens[rows], unwritten_tokens(view, rows) + view.kv_shared_tokens[rows])
-    return np.fmax(pages(view, context + growth) - np.fmax(held, 0.0), 0.0)
+    own = np.where(is_first, 0.0, unwritten_tokens(view, rows))
+    held = np.where(is_first, view.kv_device_tokens[rows], own + view.kv_shared_tokens[rows])
+    tokens = np.fmax(pages(view, context + growth) - np.fmax(held, 0.0), 0.0)
+    return list(map(Claim, tokens.tolist(), own.tolist()))
 
 
 def droppable_tokens(view: View, rows: Rows) -> Floats:

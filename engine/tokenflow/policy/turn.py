@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.carry import MAX_ELAPSED_S, Carry
-from tokenflow.policy.ledger import Ledger, droppable_tokens, open_ledger, unwritten_tokens
+from tokenflow.policy.ledger import Claim, Ledger, droppable_tokens, open_ledger, unwritten_tokens
 from tokenflow.policy.overload import advance
 from tokenflow.policy.plan import Action, Cause, Decision, Plan, Transfer
 from tokenflow.policy.states import Reason
@@ -64,7 +64,7 @@ class Turn:
         self.ledger.free_tokens += freed_tokens
 
     def start(
-        self, row: int, cause: Cause, *, claim_tokens: float, is_load: bool, urgency_s: float | None = None,
+        self, row: int, cause: Cause, *, claim: Claim, is_load: bool, urgency_s: float | None = None,
         benefit_s: float | None = None, partner_row: int | None = None,
     ) -> None:  # fmt: skip
         """A waiting or paused row gets a place."""
@@ -76,7 +76,7 @@ class Turn:
                 benefit_s=benefit_s, partner_row=partner_row,
             )
         )  # fmt: skip
-        self.ledger.take(claim_tokens)
+        self.ledger.take(claim)
 
     def close(self) -> Plan:
         """The plan, with the copies to the host for the next step and what has to leave the device for the starts."""

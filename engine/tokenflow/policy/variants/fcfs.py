@@ -31,11 +31,11 @@ def admit_in_order(turn: Turn, rows: Rows, cause: Cause) -> None:
     """Starts the oldest of `rows` one by one until the first that finds no slot or no pages."""
     view = turn.view
     order = rows[np.lexsort((view.serial[rows], view.arrival_s[rows]))][: turn.ledger.slots]
-    claim_tokens = claims(view, turn.tunables, order).tolist()
+    asked = claims(view, turn.tunables, order)
     is_load = restores(view, order, turn.tunables.restore).is_load.tolist()
-    for row, claim, load in zip(order.tolist(), claim_tokens, is_load, strict=True):
+    for row, claim, load in zip(order.tolist(), asked, is_load, strict=True):
         if not turn.ledger.can_take(claim):
             if turn.ledger.slots > 0:
                 turn.blocked.append(row)
             return
-        turn.start(row, cause, claim_tokens=claim, is_load=load)
+        turn.start(row, cause, claim=claim, is_load=load)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tokenflow.policy.exchange import Exchange
 from tokenflow.policy.kv_full import obey_operator, relieve
+from tokenflow.policy.ledger import Claim
 from tokenflow.policy.overload import demand_rates
 from tokenflow.policy.plan import Cause, Plan
 from tokenflow.policy.safety import required_runway_s
@@ -133,19 +134,19 @@ def _priority_keys(view: View, rows: Rows, buffers: Floats) -> tuple[Floats, ...
     return view.serial[rows].astype(float), view.arrival_s[rows], -rates, buffers
 
 
-def _local_search(turn: Turn, rows: Rows, claim_tokens: list[float], order: list[int], lead_s: Floats) -> list[int]:
+def _local_search(turn: Turn, rows: Rows, asked: list[Claim], order: list[int], lead_s: Floats) -> list[int]:
     """Adjacent pairs change places where that raises v·(t − t_overhead) within the memory that is free.
 
     In a list that is sorted by value already this can only matter at the edge of memory (docs/policy.md)."""
     buffers = _buffers(turn.view, rows)
     gain = np.exp(-np.minimum(buffers, 700.0)) * (SLICE_S - np.minimum(lead_s, SLICE_S))
-    free = turn.ledger.free_tokens + turn.ledger.offloadable_tokens
+    free = turn.ledger.free_tokens + turn.ledger.unwritten_tokens
     used = 0.0
     order = list(order)
     for place in range(min(len(order) - 1, turn.view.engine.slot_count)):
         here, behind = order[place], order[place + 1]
-        fits_here, fits_behind = used + claim_tokens[here] <= free, used + claim_tokens[behind] <= free
+        fits_here, fits_behind = used + asked[here].tokens <= free, used + asked[behind].tokens <= free
         if (not fits_here and fits_behind) or (fits_here == fits_behind and gain[behind] > gain[here]):
             order[place], order[place + 1] = behind, here
-        used += claim_tokens[order[place]]
+        used += asked[order[place]].tokens
     return order
