@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Names the engine and the tests that ran on it."""
     names = sorted(
-        report.nodeid.rpartition("/")[2]
+        report.nodeid.removeprefix("tests/engine/")
         for report in terminalreporter.getreports("passed")
         if report.when == "call" and "engine" in report.keywords
     )

@@ -60,7 +60,7 @@ def one_stream(rate_tok_s: float | None, max_tokens: int) -> StreamPlan:
     )
 
 
-@pytest.mark.parametrize("api", list(Api))
+@pytest.mark.parametrize("api", list(Api), ids=lambda api: api.name.lower())
 async def test_a_burst_of_paced_streams(engine, api):
     workload = Workload(
         request_count=10, arrivals="burst:10", rates="3,6,12", min_output_tokens=16, max_output_tokens=40, seed=5
@@ -107,7 +107,9 @@ def test_the_runway_of_a_stream_while_it_runs(engine):
         elapsed_s = later["age_s"] - earlier["age_s"]
         assert elapsed_s > 0.5
         assert later["generated_tokens"] > earlier["generated_tokens"]
-        assert later["consumed_tokens"] - earlier["consumed_tokens"] == pytest.approx(2.0 * elapsed_s, abs=0.1)
+        assert later["consumed_tokens"] - earlier["consumed_tokens"] == pytest.approx(
+            2.0 * elapsed_s, abs=1.1
+        )  # whole tokens
     assert run.result().streams[0].token_count == 250
 
 

@@ -47,6 +47,12 @@ class ScriptedServer:
         await say(response, {"choices": [], "usage": {"completion_tokens": 4, "prompt_tokens": 2}})
         await response.write(b"data: [DONE]\n\n")
 
+    async def lingering(self, request: web.Request, response: web.StreamResponse) -> None:
+        """The end of the response comes a moment after [DONE]: a client that hangs up before cancels this."""
+        await say(response, {"choices": [{"text": "a", "finish_reason": "stop"}]})
+        await response.write(b"data: [DONE]\n\n")
+        await asyncio.sleep(0.1)
+
     async def bytewise(self, request: web.Request, response: web.StreamResponse) -> None:
         for byte in 'data: {"choices":[{"text":"ü€"}]}\r\n\r\ndata: [DONE]\r\n\r\n'.encode():
             await response.write(bytes([byte]))

@@ -176,6 +176,12 @@ async def test_tfctl_without_sense_is_one_error_with_a_hint(stage, capsys):
     assert "hint: " in output
 
 
+async def test_an_error_of_tfctl_is_passed_on(stage, capsys):
+    stage.put("status", '{"error": {"code": "permission_denied", "message": "not yours", "hint": "ask: root"}}')
+    assert await stage.run() == 77
+    assert capsys.readouterr().out.splitlines() == ["error: not yours", "hint: ask: root"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--requests", "0"], ["--rates", "0"], ["--rates", "x"], ["--max-tokens", "x"], ["--max-tokens", "9-3"]],

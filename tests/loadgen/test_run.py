@@ -92,6 +92,15 @@ async def test_a_stream_that_goes_silent_times_out(server):
     assert result.streams[0].token_count == 1
 
 
+async def test_a_complete_stream_is_not_hung_up_on(server):
+    """Closing right after [DONE] would count as a client that left."""
+    scripted, url = server
+    result = await LoadRun(endpoint(url), plans("lingering")).execute()
+    assert result.streams[0].is_complete
+    await LoadRun(endpoint(url), plans("whole")).execute()  # the server has had its turn
+    assert scripted.cancelled_count == 0
+
+
 async def test_nobody_listens(serve, server):
     scripted, _ = server
     async with serve(scripted) as url:

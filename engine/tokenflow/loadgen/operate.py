@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tokenflow.errors import OperationError
-from tokenflow.wire import RequestRow, RequestsDocument, StatusDocument
+from tokenflow.errors import OperationError, from_body
+from tokenflow.wire import ErrorBody, RequestRow, RequestsDocument, StatusDocument
 
 
 class Tfctl:
@@ -48,7 +48,6 @@ class Tfctl:
                 f"tfctl {' '.join(arguments)} gave no document (exit code {result.returncode}): {' '.join(last)}",
                 hint="look at it with: tfctl status",
             ) from error
-        if isinstance(document, dict) and isinstance(document.get("error"), dict):
-            body = document["error"]
-            raise OperationError(str(body.get("message")), hint=body.get("hint"))
+        if isinstance(document, dict) and "error" in document:
+            raise from_body(msgspec.convert(document["error"], ErrorBody))
         return document
