@@ -60,7 +60,12 @@ class EngineProcess:
             )
         finally:
             os.close(descriptor)
-        return cls(plan, child, link_folder)
+        try:
+            return cls(plan, child, link_folder)
+        except BaseException:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            raise
 
     def watch(self, role: Role, pid: int) -> None:
         """From now on the end of `pid` is the end of this engine."""

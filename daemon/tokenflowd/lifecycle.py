@@ -93,10 +93,12 @@ class EngineLifecycle:
         command = plan_.command(self._settings.engine_command)
         try:
             engine = EngineProcess.spawn(plan_, command, environment, link_folder, self._paths.engine_log)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(link_folder, ignore_errors=True)
+            if not isinstance(error, OSError):
+                raise
             raise OperationError(
-                f"cannot run {command[0]} or write its log: {error.strerror}", hint="tfctl engine show"
+                f"cannot run {command[0]} or write its log: {error}", hint="tfctl engine show"
             ) from error
         self.engine = engine
         self._write_record(engine)

@@ -16,13 +16,16 @@ class LogFormat(StrEnum):
 def configure(chosen: LogFormat) -> None:
     is_console = chosen is LogFormat.CONSOLE or (chosen is LogFormat.AUTO and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if is_console else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        if is_console
+        else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if is_console else [structlog.processors.dict_tracebacks]),
+            # As text: the structured form lists local variables, an engine's environment among them.
+            *([] if is_console else [structlog.processors.format_exc_info]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

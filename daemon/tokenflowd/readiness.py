@@ -15,7 +15,7 @@ from tokenflowd.progress import StartProgress
 
 _TURN_S = 0.25
 _PROBE_LIMIT_S = 2.0
-# After SGLang says that it is up, the plugin is given this long to say so too before the engine counts as one without.
+# Once SGLang is up, the plugin is given this long to be heard from in both processes. Later the engine serves without.
 _PLUGIN_GRACE_S = 3.0
 
 
@@ -35,19 +35,20 @@ async def _follow(engine: EngineProcess, log_path: Path, report: Report) -> None
     progress = StartProgress()
     report(progress.latest.text, progress.latest.ratio)
     reader = LogReader(log_path)
-    fired_up_s: float | None = None
+    ready_s: float | None = None
     loop = asyncio.get_running_loop()
     try:
         while True:
             turn_s = loop.time()
             _feed(progress, reader, report)
             reply = await engine.ask_frontend(link.Ping(), _TURN_S)
-            if reply is not None and reply.is_ready:
-                return
-            if progress.is_fired_up:
-                fired_up_s = fired_up_s or loop.time()
+            is_ready = reply is not None and bool(reply.is_ready)
+            if is_ready or progress.is_fired_up:
+                ready_s = ready_s or loop.time()
                 is_plugin_out = reply is not None and reply.plugin is not PluginState.ACTIVE
-                if (is_plugin_out or loop.time() - fired_up_s >= _PLUGIN_GRACE_S) and await _answers(engine.plan.url):
+                if is_ready and engine.telemetry is not None:
+                    return
+                if (is_plugin_out or loop.time() - ready_s >= _PLUGIN_GRACE_S) and await _answers(engine.plan.url):
                     return
             await asyncio.sleep(max(0.0, turn_s + _TURN_S - loop.time()))
     finally:

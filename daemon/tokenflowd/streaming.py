@@ -5,6 +5,7 @@ so a slow watcher skips what it missed and holds nobody up.
 """
 
 from collections.abc import AsyncIterable, Callable
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -18,16 +19,18 @@ async def watch(
 ) -> web.StreamResponse:
     """Every `interval_s`, and at once when the engine's state or an operation changes."""
     response = await _open(request)
-    while not changes.is_closed:
-        await response.write(encode(make()) + b"\n")
-        await changes.wait(interval_s)
+    with suppress(ConnectionError):  # the client has left
+        while not changes.is_closed:
+            await response.write(encode(make()) + b"\n")
+            await changes.wait(interval_s)
     return response
 
 
 async def send_lines(request: web.Request, lines: AsyncIterable[bytes]) -> web.StreamResponse:
     response = await _open(request)
-    async for line in lines:
-        await response.write(line + b"\n")
+    with suppress(ConnectionError):
+        async for line in lines:
+            await response.write(line + b"\n")
     return response
 
 

@@ -37,6 +37,7 @@ class Supervisor:
         self._job: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[EngineProcess] | None = None
         self._drain: Drain | None = None
+        self._wanted: EnginePlan | None = None  # by the latest start
         self._is_stop_wanted = False
 
     @property
@@ -48,12 +49,13 @@ class Supervisor:
         name = profile_name or self._settings.default_profile
         running = self.running_operation
         if running is not None:
-            if running.kind is OperationKind.START and self._is_planned(name, extra_arguments):
+            is_same = self._wanted is not None and self._wanted.is_for(name, extra_arguments)
+            if running.kind is OperationKind.START and is_same:
                 return running
             raise _busy_error(running)
         if self.lifecycle.phase is EngineState.SERVING:
             return self._already_serving(name, extra_arguments, who)
-        draft = self._draft(name, extra_arguments)
+        draft = self._wanted = self._draft(name, extra_arguments)
 
         async def work(operation: Operation) -> None:
             await self._start(operation, draft)
@@ -110,10 +112,6 @@ class Supervisor:
                 hint=f"correct [tunables] of {name} or of tokenflow.toml, then: tfctl start {name}",
             ) from error
         return plan.make(profile, extra_arguments)
-
-    def _is_planned(self, name: str, extra_arguments: list[str]) -> bool:
-        planned = self.lifecycle.plan
-        return planned is not None and planned.is_for(name, extra_arguments)
 
     def _already_serving(self, name: str, extra_arguments: list[str], who: str | None) -> Operation:
         running = self.lifecycle.plan

@@ -1,0 +1,181 @@
+"""An engine of a few lines: speaks the link with our structs and misbehaves on request.
+
+Started in SGLang's place through the setting `engine_command`, with SGLang's arguments. `--script` says how it behaves:
+
+    serve               ready at once, telemetry until it is told to end
+    slow                never ready
+    exit=N              writes an error and exits with code N while starting
+    no-plugin           serves /v1/models and writes SGLang's line, but no link
+    incompatible        as no-plugin, with a frontend that says that nothing is hooked
+    deaf                serves and ignores SIGTERM
+    wedged              serves, has work, and its last step was long ago
+    silent              serves and sends telemetry once
+    streams=N           serves with N open streams, which end when they are cut
+"""
+
+import http.server
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import zmq
+
+from tokenflow import link
+from tokenflow.policy.buffer import VirtualBuffer
+from tokenflow.policy.states import Mode, RateSource, RequestState, Variant
+from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
+
+FOLDER = Path(os.environ.get(link.LINK_ENV, "."))
+INTERVAL_S = 0.05
+
+
+def option(name: str, default: str = "") -> str:
+    arguments = sys.argv[1:]
+    return arguments[arguments.index(name) + 1] if name in arguments else default
+
+
+class Behaviour:
+    def __init__(self, script: str) -> None:
+        self.name, _, value = script.partition("=")
+        self.number = int(value or 0)
+        self.open_stream_count = self.number if self.name == "streams" else 0
+        self.is_admission_open = True
+
+
+def bound(kind: int, name: str) -> zmq.Socket:
+    socket = zmq.Context.instance().socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.bind(f"ipc://{FOLDER / name}")
+    return socket
+
+
+def reply(**fields) -> link.Reply:
+    return link.Reply(**{"plugin_version": "1", "pid": os.getpid(), "plugin": PluginState.ACTIVE, **fields})
+
+
+def answer_frontend(behaviour: Behaviour) -> None:
+    socket = bound(zmq.ROUTER, link.FRONTEND_SOCKET)
+    while True:
+        *envelope, body = socket.recv_multipart()
+        match link.decode_command(body):
+            case link.CutStreams():
+                say("streams cut")
+                behaviour.open_stream_count = 0
+            case link.CloseAdmission(reopen=reopen):
+                say("admission closed")
+                behaviour.is_admission_open = reopen
+        answer = reply(is_ready=behaviour.name != "slow", open_stream_count=behaviour.open_stream_count)
+        if behaviour.name == "incompatible":
+            answer.plugin, answer.plugin_detail, answer.is_ready = PluginState.INCOMPATIBLE, "another version", None
+        socket.send_multipart([*envelope, link.encode(answer)])
+
+
+def stream(number: int, now_s: float) -> link.StreamState:
+    buffer = VirtualBuffer(rate_tok_s=10.0)
+    buffer.deliver(now_s, 10 * (number + 1))
+    return link.StreamState(
+        rid=f"rid-{number}",
+        parent_rid=None,
+        class_name="reading",
+        rate_source=RateSource.DEFAULT,
+        prompt_tokens=5,
+        arrival_s=now_s - number,
+        buffer=buffer,
+        state=RequestState.RUNNING if number else RequestState.FINISHED,
+    )
+
+
+def telemetry(behaviour: Behaviour, sequence: int, mode: Mode, revision: int) -> link.Telemetry:
+    now_s = time.monotonic()
+    return link.Telemetry(
+        plugin_version="1",
+        engine_version="0.5.23",
+        pid=os.getpid(),
+        sequence=sequence,
+        sent_s=now_s,
+        step_count=sequence,
+        last_step_s=1.0 if behaviour.name == "wedged" else now_s,
+        has_work=behaviour.name == "wedged",
+        mode=mode,
+        variant=Variant.TOKENFLOW,
+        overload=False,
+        revision=revision,
+        fault_count=0,
+        plugin=PluginState.ACTIVE,
+        blocked_by=[],
+        capacity=Capacity(demand_tok_s=40.0),
+        transfers=Transfers(),
+        latency=Latency(),
+        quality=Quality(),
+        streams=[stream(number, now_s) for number in range(4)],
+    )
+
+
+def schedule(behaviour: Behaviour) -> None:
+    """The scheduler's process: telemetry and its own commands."""
+    publisher, commands = bound(zmq.PUB, link.TELEMETRY_SOCKET), bound(zmq.ROUTER, link.SCHEDULER_SOCKET)
+    mode, revision, sequence = Mode.OBSERVE, 0, 0
+    while True:
+        if behaviour.name != "silent" or sequence < 20:
+            sequence += 1
+            publisher.send(link.encode(telemetry(behaviour, sequence, mode, revision)))
+        if commands.poll(INTERVAL_S * 1000):
+            *envelope, body = commands.recv_multipart()
+            command = link.decode_command(body)
+            answer = reply(mode=mode, revision=revision)
+            if isinstance(command, link.SetMode) and command.mode is Mode.ENFORCE:
+                answer.error_code, answer.error_message = "unsupported", "not yet"
+            elif isinstance(command, link.SetMode):
+                mode, revision = command.mode, revision + 1
+                answer.mode, answer.revision = mode, revision
+            commands.send_multipart([*envelope, link.encode(answer)])
+
+
+class Models(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_arguments) -> None:
+        pass
+
+
+def serve_http() -> None:
+    server = http.server.HTTPServer((option("--host"), int(option("--port"))), Models)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> None:
+    behaviour = Behaviour(option("--script", "serve"))
+    if behaviour.name == "exit":
+        say("Traceback (most recent call last):\nValueError: the weights are not there")
+        sys.exit(behaviour.number)
+    if "--as-scheduler" in sys.argv:
+        schedule(behaviour)
+    if behaviour.name == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say("[x] server_args={}")
+    say("Multi-thread loading shards:  50% Completed | 1/2 [00:01<00:00,  1.17s/it]")
+    say(f"settings {os.environ['TOKENFLOW_SETTINGS']} link {FOLDER}")
+    serve_http()
+    if behaviour.name in ("no-plugin", "incompatible"):
+        say("The server is fired up and ready to roll!")
+    if behaviour.name not in ("no-plugin", "incompatible", "slow"):
+        child = subprocess.Popen([sys.executable, __file__, "--as-scheduler", *sys.argv[1:]])
+        threading.Thread(target=child.wait, daemon=True).start()
+    if behaviour.name != "no-plugin":
+        answer_frontend(behaviour)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()
