@@ -42,6 +42,7 @@ class Rig:
             folder.mkdir(mode=0o700)
             self.environment[name] = str(folder)
         self.environment["NO_COLOR"] = "1"
+        self._sessions: set[int] = set()
 
     def tfctl(self, *arguments: str, timeout_s: float = START_LIMIT_S) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end, whatever its exit code."""
@@ -72,6 +73,7 @@ class Rig:
         assert result.returncode == 0, (
             f"tfctl start: {result.returncode}\n{result.stdout}\n{result.stderr}\n{self.log()}"
         )
+        self.processes()  # learns the engine's session
 
     def stop(self) -> None:
         result = self.tfctl("stop", "--daemon")
@@ -117,15 +119,24 @@ class Rig:
         return "\n".join(parts)
 
     def processes(self) -> list[psutil.Process]:
-        """Every process that was started in this place, however it was detached: the environment gives it away."""
-        found = []
+        """Every process that was started in this place, however it was detached.
+
+        The environment gives it away; but SGLang's scheduler and detokenizer overwrite theirs with their title, so
+        whatever shares a session with a process that was once found here counts too.
+        """
+        found, others = [], []
         for process in psutil.process_iter():
             try:
+                session = os.getsid(process.pid)
                 if process.environ().get("XDG_RUNTIME_DIR") == str(self.runtime):
+                    self._sessions.add(session)
                     found.append(process)
-            except psutil.Error:
+                else:
+                    others.append((session, process))
+            except (psutil.Error, ProcessLookupError, PermissionError):
                 continue  # gone, a zombie, or somebody else's
-        return found
+        mine = os.getsid(0)
+        return found + [process for session, process in others if session in self._sessions and session != mine]
 
     def sockets(self) -> list[Path]:
         return [path for path in self.folder.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
