@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+import structlog
+
 from tokenflow.errors import TokenFlowError
 from tokenflow.version import __version__
 from tokenflowd import processes, settings
@@ -28,6 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = error.exit_code
         hint = f" ({error.hint})" if error.hint else ""
         print(f"tokenflowd: {error.message}{hint}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - a defect: told in one line, with its trace in the log
+        code = 1
+        structlog.get_logger().exception("daemon_crashed")
+        print(f"tokenflowd: {type(error).__name__}: {error}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from tokenflow import locations
 from tokenflow.errors import ConfigurationError
@@ -79,6 +85,8 @@ def load(**overrides: Any) -> Settings:
         settings = Settings(**overrides)
         from_environment = TunableOverrides.model_validate(_tunables_of_environment())
         return settings.model_copy(update={"tunables": from_environment.over(settings.tunables)})
+    except SettingsError as error:
+        raise ConfigurationError(f"{_sources()}: {error}", hint=_HINT) from error
     except ValidationError as error:
         raise ConfigurationError(faults_text(error, _sources()), hint=_HINT) from error
 

@@ -1,0 +1,276 @@
+"""The daemon as a process of its own: exit codes, signals, its socket, what a dead one leaves."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemon_rig import Client, scripted_processes
+
+from tokenflow import locations
+from tokenflow.version import __version__
+
+LIMIT_S = 20.0
+COMMAND = [sys.executable, "-m", "tokenflowd.main"]
+
+
+def run_to_end(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT_S)
+
+
+@contextlib.contextmanager
+def running_daemon(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Ended in any case; what it started is ended by the test."""
+    socket_path = (
+        Path(arguments[arguments.index("--socket") + 1]) if "--socket" in arguments else locations.user_socket()
+    )
+    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE) as process:
+        try:
+            wait_for(lambda: answers(socket_path) or process.poll() is not None)
+            yield process
+        finally:
+            process.kill()
+
+
+def answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def wait_for(condition) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen"
+        time.sleep(0.02)
+
+
+async def start_engine(*engine_args: str) -> dict:
+    client = Client(locations.user_socket())
+    async with client.session:
+        operation = await client.start("scripted", *engine_args)
+        assert operation["state"] == "done", operation
+        return (await client.get("/v1/status"))["engine"]
+
+
+def runtime_files() -> list[str]:
+    return sorted(path.name for path in locations.user_runtime_folder().iterdir())
+
+
+def test_version_and_usage(home: Path):
+    assert run_to_end("--version").stdout == f"tokenflowd {__version__}\n"
+    assert run_to_end("--colour").returncode == 2
+    assert run_to_end("--log-format", "xml").returncode == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_ends_engine_and_daemon_cleanly(home: Path, number: signal.Signals):
+    with running_daemon() as process:
+        assert stat.S_IMODE(locations.user_socket().stat().st_mode) == 0o600
+        await start_engine()
+        process.send_signal(number)
+        assert process.wait(LIMIT_S) == 0
+    assert runtime_files() == []
+    assert scripted_processes(home) == []
+    assert [path.name for path in locations.user_state_folder().iterdir()] == ["engine.log"]
+
+
+async def test_a_second_signal_forces_the_end(home: Path):
+    with running_daemon() as process:
+        await start_engine("--script", "deaf")  # the setting's grace is 10 s
+        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: b"draining" in process.stderr.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 1
+    wait_for(lambda: scripted_processes(home) == [])
+    assert runtime_files() == []
+
+
+def test_a_second_daemon_is_refused(home: Path):
+    with running_daemon() as process:
+        second = run_to_end()
+        assert second.returncode == 1
+        assert second.stderr.splitlines()[-1] == (
+            f"tokenflowd: a daemon is already running (pid {process.pid}) on {locations.user_socket()} (tfctl status)"
+        )
+        assert answers(locations.user_socket())
+
+
+def test_of_two_that_start_at_once_one_wins(home: Path):
+    processes = [subprocess.Popen(COMMAND, stderr=subprocess.DEVNULL) for _ in range(3)]
+    try:
+        wait_for(lambda: sum(process.poll() is None for process in processes) == 1)
+        wait_for(lambda: answers(locations.user_socket()))
+        winner = next(process for process in processes if process.poll() is None)
+        assert sorted(process.wait() for process in processes if process is not winner) == [1, 1]
+        winner.terminate()
+        assert winner.wait(LIMIT_S) == 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert runtime_files() == []
+
+
+def test_a_stale_socket_is_replaced(home: Path):
+    path = locations.user_socket()
+    locations.ensure_private_folder(path.parent)
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(str(path))
+    with running_daemon() as process:
+        assert answers(path)
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+    assert runtime_files() == []
+
+
+def test_a_file_in_the_sockets_place_is_left_alone(home: Path):
+    path = home / "precious"
+    path.write_text("text")
+    ended = run_to_end("--socket", str(path))
+    assert (ended.returncode, path.read_text()) == (78, "text")
+    assert "is no socket" in ended.stderr
+
+
+def test_an_answering_stranger_is_left_alone(home: Path):
+    path = home / "stranger.sock"
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(path))
+        stranger.listen()
+        ended = run_to_end("--socket", str(path))
+        assert ended.returncode == 1
+        assert f"(pid {os.getpid()})" in ended.stderr
+        assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/tmp/" + "x" * 110, "107 is the limit"),
+        ("/tmp/" + "x" * 90 + "/c.sock", "107 is the limit"),  # the socket would fit, the link would not
+        ("/nowhere/c.sock", "its folder does not exist"),
+        ("/proc/c.sock", "cannot use the socket path"),
+    ],
+)
+def test_a_socket_path_that_cannot_be(home: Path, path: str, message: str):
+    ended = run_to_end("--socket", path)
+    assert ended.returncode == 78
+    assert len(ended.stderr.splitlines()) == 1
+    assert message in ended.stderr
+    assert "tfctl --socket" in ended.stderr
+
+
+def test_somebody_elses_runtime_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch):
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    (home / "runtime_dir/tokenflow").symlink_to(elsewhere)
+    ended = run_to_end()
+    assert ended.returncode == 78
+    assert "is not a folder that belongs to uid" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("busy_after_s = ", "is not valid TOML"),
+        ("busy_after_s = -1\nstart_limit_s = 'soon'", "busy_after_s: input should be greater than 0"),
+        ("drain_s = 1\nflavour = 2", "flavour: unknown key"),
+        ("[tunables]\nsafety_factor = 0", "tunables.safety_factor: input should be greater than or equal to 1"),
+        ("socket_group = 'no-such-group-here'", "there is no group 'no-such-group-here'"),
+    ],
+)
+def test_broken_settings(home: Path, settings: str, message: str):
+    path = locations.user_config_folder() / "tokenflow.toml"
+    path.write_text(settings)
+    ended = run_to_end()
+    assert ended.returncode == 78, ended.stderr
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not locations.user_socket().exists()
+
+
+def test_a_broken_variable(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TOKENFLOW_ENGINE_COMMAND", "python")
+    ended = run_to_end()
+    assert (ended.returncode, "Traceback" in ended.stderr) == (78, False)
+    monkeypatch.setenv("TOKENFLOW_ENGINE_COMMAND", "[]")
+    monkeypatch.setenv("TOKENFLOW_MODE", "loud")
+    assert run_to_end().returncode == 78
+
+
+async def test_the_engine_of_a_killed_daemon_is_ended_by_the_next(home: Path):
+    with running_daemon() as process:
+        first = await start_engine()
+        process.kill()
+        process.wait()
+    assert len(scripted_processes(home)) == 2
+    assert [name for name in runtime_files() if name.startswith("link-")] != []
+    with running_daemon() as process:
+        assert scripted_processes(home) == []
+        assert runtime_files() == ["control.sock", "control.sock.lock"]
+        second = await start_engine()
+        assert second["pid"] != first["pid"]
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_a_record_whose_pid_is_somebody_elses_now_harms_nobody(home: Path):
+    """The pid of the record lives, but started at another time: it is not the engine."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as innocent:
+        try:
+            record = {
+                "pid": innocent.pid,
+                "start_ticks": 1,
+                "group": innocent.pid,
+                "link_folder": str(home / "link-12345678"),
+                "profile": "scripted",
+                "daemon_pid": 4_000_000,
+                "daemon_start_ticks": 1,
+            }
+            locations.user_state_folder().mkdir(parents=True)
+            (locations.user_state_folder() / "engine.json").write_text(json.dumps(record))
+            with running_daemon() as process:
+                assert innocent.poll() is None
+                process.terminate()
+                assert process.wait(LIMIT_S) == 0
+            assert not (locations.user_state_folder() / "engine.json").exists()
+        finally:
+            innocent.kill()
+
+
+async def test_on_daemon_stop_keep_leaves_the_engine(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TOKENFLOW_ON_DAEMON_STOP", "keep")
+    with running_daemon() as process:
+        engine = await start_engine()
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+    assert engine["pid"] in [process.pid for process in scripted_processes(home)]
+    monkeypatch.setenv("TOKENFLOW_ON_DAEMON_STOP", "stop")
+    with running_daemon() as process:  # until engines are adopted, the next daemon ends what the last one kept
+        process.terminate()
+        process.wait(LIMIT_S)
+
+
+async def test_two_daemons_on_two_sockets_do_not_mix(home: Path):
+    with running_daemon() as usual, running_daemon("--socket", str(home / "b.sock")) as other:
+        engine = await start_engine()
+        client = Client(home / "b.sock")
+        async with client.session:
+            assert (await client.start("scripted"))["state"] == "done"
+            assert (await client.get("/v1/status"))["engine"]["pid"] != engine["pid"]
+        other.terminate()
+        assert other.wait(LIMIT_S) == 0
+        assert os.path.exists(f"/proc/{engine['pid']}")
+        usual.terminate()
+        assert usual.wait(LIMIT_S) == 0
