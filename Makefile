@@ -10,9 +10,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help run test stop bench lint format clean venv model
 
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	command -v $$python >/dev/null 2>&1 && \
-	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && \
+	$$python -c '$(SUITS)' 2>/dev/null && \
 	echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -74,8 +75,8 @@ $(VENV)/.dev: $(VENV)/.python $(PINS)/dev.txt pyproject.toml
 	@touch $@
 
 $(VENV)/.python:
-	@if [ -z '$(PYTHON)' ]; then \
-		echo 'error: no Python 3.11 to 3.13 was found (the engine is published for these)' >&2; \
+	@if ! '$(PYTHON)' -c '$(SUITS)' 2>/dev/null; then \
+		echo "error: $(if $(PYTHON),$(PYTHON) is not a Python 3.11 to 3.13,no Python 3.11 to 3.13 was found); the engine needs one" >&2; \
 		echo 'hint: install one of them, or name it: make run PYTHON=/path/to/python3.12' >&2; exit 78; fi
 	@echo "== $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { \
