@@ -1,15 +1,11 @@
 """Every test of tfctl has a home of its own: no setting, socket or profile of the host is seen."""
 
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from fake_daemon import FakeDaemon
 
 from tokenflow import locations

@@ -16,7 +16,7 @@ from tfctl.client import answers
 from tokenflow.errors import EngineFailedError, HostError
 from tokenflow.wire import EngineState
 
-HERE = Path(__file__).parent
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def is_gone(pid: int) -> bool:
@@ -35,7 +35,7 @@ def spawns(home, monkeypatch):
     def use(body: str) -> Path:
         script = home / "daemon.py"
         script.write_text(
-            f"import os, sys, time, signal\nsys.path.insert(0, {str(HERE)!r})\nfrom pathlib import Path\n"
+            f"import os, sys, time, signal\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom pathlib import Path\n"
             f"Path({str(pid_file)!r}).write_text(str(os.getpid()))\n"
             f"socket = Path(sys.argv[1])\n" + textwrap.dedent(body)
         )

@@ -31,7 +31,7 @@ class LiveView(App[None]):
         Binding("space", "freeze", "freeze"),
     ]
     CSS = """
-    #header { height: auto; padding: 0 0 1 0; }
+    #header { height: auto; padding: 0 0 1 0; text-wrap: nowrap; text-overflow: ellipsis; }
     RequestTable { height: 1fr; background: $background; }
     """
 

@@ -52,7 +52,8 @@ class RequestTable(ScrollView, can_focus=True):
             return
         index = min(max(index + by, 0), len(self._rows) - 1)
         self.cursor_rid = self._rows[index].rid
-        self.scroll_to_region(Region(0, index, self.size.width, 1), animate=False)
+        # Two lines high: the title covers the topmost line of what is scrolled.
+        self.scroll_to_region(Region(0, index, 1, 2), animate=False)
         self.refresh()
 
     def on_resize(self) -> None:
