@@ -1,0 +1,157 @@
+"""Profile files: found, read, and refused with every fault at its line."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tokenflow import locations
+from tokenflow.errors import ConfigurationError, ProfileNotFoundError, UsageError
+from tokenflow.policy.states import Mode
+from tokenflow.sglang.settings import PluginSettings
+from tokenflowd import plan
+from tokenflowd.profiles import store
+from tokenflowd.profiles.tunables import TunableOverrides
+
+GOOD = """
+name = "mine"
+[model]
+path = "/models/mine"
+served_name = "mine"
+[engine]
+device = "cuda"
+args = ["--tp", "2", "--log-level", "info"]
+env = { SGLANG_X = "1" }
+[tunables]
+mode = "off"
+safety_factor = 2
+[classes.reading]
+rate_tok_s = 6.0
+max_rate_tok_s = 60
+[classes.batch]
+"""
+
+
+def write(name: str, text: str) -> Path:
+    path = locations.user_config_folder() / "profiles" / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def faults_of(name: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        store.load(name)
+    assert caught.value.hint
+    return caught.value.message.splitlines()
+
+
+def test_every_built_in_profile_is_valid(home: Path):
+    built_in = [file for file in store.find_all().values() if file.origin == "built-in"]
+    assert "demo-cpu" in [file.name for file in built_in]
+    for file in built_in:
+        assert store.load(file.name).name == file.name
+
+
+def test_a_users_profile_hides_a_built_in_one(home: Path):
+    write("demo-cpu", GOOD.replace('"mine"', '"demo-cpu"'))
+    assert store.find_all()["demo-cpu"].origin == "user"
+    assert store.load("demo-cpu").model.path == "/models/mine"
+
+
+def test_an_unknown_profile_names_those_that_exist(home: Path):
+    with pytest.raises(ProfileNotFoundError) as caught:
+        store.load("none")
+    assert "demo-cpu" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["", "../demo-cpu", "a/b", ".hidden", "x" * 80])
+def test_a_name_is_no_path(home: Path, name: str):
+    with pytest.raises(ProfileNotFoundError):
+        store.load(name)
+
+
+def test_every_fault_is_told_with_its_line(home: Path):
+    path = write(
+        "broken",
+        'name = "broken"\nflavour = 1\n[model]\npath = "relative"\n[engine]\ndevice = "tpu"\nport = 70000\n'
+        "[tunables]\nsafety_factor = nan\n[classes.reading]\nrate_tok_s = 0\n",
+    )
+    places = {line.partition(": ")[0]: line.partition(": ")[2] for line in faults_of("broken")}
+    assert places == {
+        f"{path}:4": 'model.path: must be "demo" (the built-in demo model) or an absolute folder',
+        f"{path}:3": "model.served_name: is missing",
+        f"{path}:6": "engine.device: input should be 'cpu' or 'cuda' (it is 'tpu')",
+        f"{path}:7": "engine.port: input should be less than or equal to 65535 (it is 70000)",
+        f"{path}:9": "tunables.safety_factor: input should be less than or equal to 20 (it is nan)",
+        f"{path}:11": "classes.reading.rate_tok_s: input should be greater than or equal to 0.1 (it is 0)",
+        f"{path}:2": "flavour: unknown key",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("name = ", "is not valid TOML: Invalid value (at end of document)"),
+        (GOOD.replace('name = "mine"', 'name = "other"', 1), "but the file is called mine.toml"),
+        (GOOD.replace("max_rate_tok_s = 60", "max_rate_tok_s = 1"), "rate_tok_s (6) is above max_rate_tok_s (1)"),
+        (GOOD.replace("safety_factor = 2", "overload_exit_ratio = 1.2"), "must be below overload_enter_ratio (1)"),
+        (GOOD.replace("[classes.batch]", "[classes.'b h']"), "classes.b h"),
+    ],
+)
+def test_other_faults(home: Path, text: str, fault: str):
+    write("mine", text)
+    assert any(fault in line for line in faults_of("mine"))
+
+
+def test_a_file_that_is_no_text(home: Path):
+    write("mine", "").write_bytes(b"\xff\xfe")
+    assert "is not UTF-8 text" in faults_of("mine")[0]
+
+
+def test_the_command_line_of_the_engine(home: Path):
+    write("mine", GOOD)
+    made = plan.make(store.load("mine"), ["--log-level", "debug", "--port=31000", "--served-model-name", "theirs"])
+    assert made.command(["engine"]) == [
+        "engine",
+        *("--model-path", "/models/mine", "--host", "127.0.0.1", "--device", "cuda", "--tp", "2"),
+        *("--log-level", "debug", "--port=31000", "--served-model-name", "theirs"),
+    ]
+    assert (made.url, made.served_name, made.device) == ("http://127.0.0.1:31000", "theirs", "cuda")
+    assert made.command([])[1:3] == ["-m", "tokenflow.sglang.launch"]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:1"), ("::", "http://[::1]:1"), ("::1", "http://[::1]:1"), ("gpu7", "http://gpu7:1")],
+)
+def test_the_url_is_one_that_can_be_called(home: Path, host: str, url: str):
+    write("mine", GOOD)
+    assert plan.make(store.load("mine"), ["--host", host, "--port", "1"]).url == url
+
+
+@pytest.mark.parametrize("port", ["-1", "70000", "x", "", "²"])
+def test_a_port_that_is_none(home: Path, port: str):
+    write("mine", GOOD)
+    with pytest.raises(UsageError):
+        plan.make(store.load("mine"), [f"--port={port}"])
+
+
+def test_the_plugin_understands_what_it_is_told(home: Path):
+    write("mine", GOOD)
+    profile = store.load("mine")
+    told = plan.environment(profile, plan.plugin_settings(profile, TunableOverrides(mode=Mode.OBSERVE)), Path("/l"), {})
+    assert told["TOKENFLOW_LINK"] == "/l"
+    assert told["SGLANG_X"] == "1"
+    settings = msgspec.json.decode(told[plan.SETTINGS_ENV], type=PluginSettings)
+    assert settings.mode is Mode.OBSERVE  # the host's word is above the profile's
+    assert (settings.classes["reading"].rate_tok_s, settings.classes["reading"].max_rate_tok_s) == (6.0, 60.0)
+    assert settings.classes["batch"].rate_tok_s is None
+
+
+def test_what_the_service_manager_says_is_not_passed_on(home: Path):
+    write("mine", GOOD)
+    base = {"NOTIFY_SOCKET": "/n", "LISTEN_FDS": "1", "HOME": "/h"}
+    made = plan.environment(store.load("mine"), {}, Path("/l"), base)
+    assert made["HOME"] == "/h"
+    assert not {"NOTIFY_SOCKET", "LISTEN_FDS"} & set(made)
