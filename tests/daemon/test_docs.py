@@ -1,0 +1,34 @@
+"""The pages about daemon and API name everything that exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tokenflow import errors
+from tokenflowd.routes import engine, logs, mode, state
+from tokenflowd.settings import Settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROUTES = [*state.ROUTES, *engine.ROUTES, *logs.ROUTES, *mode.ROUTES]
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_on_the_page(name: str):
+    assert f"| `{name}` |" in (DOCS / "daemon.md").read_text()
+
+
+def test_no_setting_on_the_page_is_made_up():
+    section = (DOCS / "daemon.md").read_text().partition("## Settings")[2].partition("## Profiles")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_is_on_the_page(route):
+    assert f"`{route.method} {route.path}" in (DOCS / "api.md").read_text()
+
+
+def test_every_error_that_the_daemon_can_give_is_on_the_page():
+    text = (DOCS / "api.md").read_text()
+    client_side = {"daemon_unreachable", "bad_answer", "internal"}
+    assert [code for code in errors.all_kinds() if code not in client_side and f"`{code}`" not in text] == []
