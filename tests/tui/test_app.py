@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from fake_daemon import FakeDaemon, request_rows
+from document_samples import request_rows
+from fake_daemon import FakeDaemon
 from textual.widgets import Static
 
 from tokenflow.wire import EngineState

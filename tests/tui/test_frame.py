@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from fake_daemon import request_rows, status_document
+from document_samples import request_rows, status_document
 
 from tfctl.output import Look
 from tokenflow.wire import EngineState, RequestsDocument

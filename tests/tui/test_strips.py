@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from fake_daemon import request_rows
+from document_samples import request_rows
 
 from tfctl.output import Look
 from tfctl.views.requests import COLUMNS
