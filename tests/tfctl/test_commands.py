@@ -3,9 +3,12 @@
 import json
 import threading
 
+import jsonschema
 import pytest
 
 from tfctl.commands import SUMMARIES
+from tfctl.schemas import schema_of
+from tokenflow.errors import HostError
 from tokenflow.version import __version__
 from tokenflow.wire import EngineState
 
@@ -156,6 +159,40 @@ def test_a_broken_or_missing_profile_is_78(tfctl, home):
     missing = tfctl("profile", "show", "nosuch")
     assert missing.code == 78
     assert "broken" in missing.err
+
+
+def test_engine_show(tfctl):
+    outcome = tfctl("engine", "show")
+    assert outcome.code == 0
+    assert "python version" in outcome.out
+    document = json.loads(tfctl("engine", "show", "--json").out)
+    jsonschema.validate(document, schema_of("tokenflow.engine_set/1"))
+    assert document["engine_set"]["python_version"]
+
+
+@pytest.mark.parametrize(("option", "function"), [("--cpu", "install_cpu"), ("--cuda", "install_cuda")])
+def test_engine_install_reports_and_shows_what_is_there(option, function, tfctl, monkeypatch):
+    from tokenflow.setup import packages
+
+    monkeypatch.setattr(packages, function, lambda report: report("fetching torch"))
+    outcome = tfctl("engine", "install", option)
+    assert (outcome.code, outcome.err) == (0, "fetching torch\n")
+    assert "python version" in outcome.out
+    assert tfctl("engine", "install", option, "--json").err == ""
+
+
+def test_engine_install_wants_one_of_the_two(tfctl):
+    assert tfctl("engine", "install", "--cpu", "--cuda").code == 2
+
+
+def test_a_refused_install_is_78(tfctl, monkeypatch):
+    from tokenflow.setup import packages
+
+    def refuse(report):
+        raise HostError("pip would take a CUDA build of torch", hint="set PIP_FIND_LINKS")
+
+    monkeypatch.setattr(packages, "install_cpu", refuse)
+    assert tfctl("engine", "install", "--cpu").code == 78
 
 
 def test_an_unexpected_error_is_one_line(tfctl, monkeypatch, daemon):

@@ -44,9 +44,10 @@ def _show(session: Session) -> None:
     if session.as_json:
         write_json(EngineSetDocument(engine_set=engine_set))
         return
+    width = max(len(name) for name in engine_set)
     for name, value in engine_set.items():
-        label = session.look.paint(name.replace("_", " ").ljust(20), Role.FAINT)
-        write_line(f"{label} {_text(value)}")
+        label = session.look.paint(name.replace("_", " ").ljust(width), Role.FAINT)
+        write_line(f"{label}  {_text(value)}")
 
 
 def _text(value: object) -> str:

@@ -26,8 +26,9 @@ class Column:
 
 
 def runway_role(row: RequestRow) -> Role:
-    """Bad once dry, a warning when nearly so; a request that has ended, or has no reader, has none to lose."""
-    if row.runway_s is None or not row.state.is_live:
+    """Bad once dry, a warning when nearly so. Before the first token, after the end and without a reader there is
+    none to lose."""
+    if row.runway_s is None or row.ttft_s is None or not row.state.is_live:
         return Role.FAINT
     if row.runway_s <= 0:
         return Role.BAD
