@@ -1,4 +1,4 @@
-"""Twenty starts and stops of the real engine, half of them with streams running: what is left behind, and how long they take.
+"""Twenty starts and stops of the real engine, half of them with streams running: what is left, how long they take.
 
     python bench/cycles.py [--cycles 20]
 
@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -36,16 +37,11 @@ def burst(rig: Rig) -> threading.Thread:
 
 def leftovers(rig: Rig) -> list[str]:
     """What one cycle should not have left: anything but logs and the daemon itself."""
-    found = [
-        f"process {process.pid} {process.name()}" for process in rig.processes() if "tokenflowd" not in cmd(process)
-    ]
+    ours = [process for process in rig.processes() if "tokenflowd" not in " ".join(process.cmdline())]
+    found = [f"process {process.pid} {process.name()}" for process in ours]
     found += [f"socket {path}" for path in rig.sockets() if path.name != "control.sock"]
     files = (path for path in rig.folder.rglob("*") if path.is_file() and ".log" not in path.name)
     return found + [f"file {path}" for path in files if path.suffix not in (".lock", ".pid")]
-
-
-def cmd(process: object) -> str:
-    return " ".join(process.cmdline())  # type: ignore[attr-defined]
 
 
 def main() -> int:
@@ -81,8 +77,6 @@ def main() -> int:
 
 def start_daemon(rig: Rig) -> int:
     """A daemon that stays when its engine is stopped, unlike the one that `tfctl start` brings up."""
-    import subprocess
-
     process = subprocess.Popen(
         [sys.executable, "-m", "tokenflowd.main"],
         env=rig.environment,

@@ -4,7 +4,9 @@ python bench/daemon.py [--seconds 30]
 """
 
 import argparse
+import http.client
 import json
+import socket
 import time
 
 import psutil
@@ -23,9 +25,6 @@ def cpu_share(pid: int, seconds: float) -> float:
 
 def telemetry_hz(rig: Rig, seconds: float) -> float:
     """Changes of the engine's counters that a watcher of the control socket sees per second."""
-    import http.client
-    import socket
-
     connection = http.client.HTTPConnection("localhost", timeout=seconds + 30)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(rig.status()["daemon"]["socket"])
