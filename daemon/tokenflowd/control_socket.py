@@ -26,9 +26,13 @@ class ControlSocket:
             self._release_lock()
             raise
         self._inode = path.stat().st_ino
+        self._is_closed = False
 
     def close(self) -> None:
-        """Removes the file unless somebody has put another one in its place."""
+        """Removes the file unless somebody has put another one in its place. Harmless when repeated."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             if self.path.stat().st_ino == self._inode:
                 self.path.unlink()

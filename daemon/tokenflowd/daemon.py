@@ -30,8 +30,8 @@ class Daemon:
 
     def __init__(self, settings: Settings, socket_path: Path | None = None, *, on_demand: bool = False) -> None:
         self._settings = settings
-        if socket_path is None:
-            socket_path = locations.user_socket()
+        socket_path = socket_path or locations.user_socket()
+        if socket_path == locations.user_socket():
             locations.check_socket_path(socket_path)
             locations.ensure_private_folder(socket_path.parent)
         self.paths = DaemonPaths.of(socket_path)

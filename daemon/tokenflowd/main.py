@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     configure(options.log_format)
     code = 0
     try:
-        asyncio.run(_run(options.socket, options.on_demand))
+        asyncio.Runner().run(_run(options.socket, options.on_demand))
     except TokenFlowError as error:
         code = error.exit_code
         hint = f" ({error.hint})" if error.hint else ""
@@ -34,7 +35,14 @@ def main(arguments: list[str] | None = None) -> None:
         code = 1
         structlog.get_logger().exception("daemon_crashed")
         print(f"tokenflowd: {type(error).__name__}: {error}", file=sys.stderr)
-    sys.exit(code)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """Without waiting for threads: a demo model may be in the making, minutes from its end, and nobody wants it now."""
+    processes.send(processes.children_outside_engines(), signal.SIGTERM)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -119,6 +119,12 @@ def descendants(pid: int) -> set[int]:
         return set()
 
 
+def children_outside_engines() -> set[int]:
+    """Our descendants but for engines, which lead sessions of their own."""
+    own_session = os.getsid(0)
+    return {pid for pid in descendants(os.getpid()) if (fields := _stat_fields(pid)) and int(fields[3]) == own_session}
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         try:

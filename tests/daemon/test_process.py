@@ -171,6 +171,21 @@ def test_a_socket_path_that_cannot_be(home: Path, path: str, message: str):
     assert "tfctl --socket" in ended.stderr
 
 
+def test_a_state_folder_that_cannot_be(home: Path, monkeypatch: pytest.MonkeyPatch):
+    (home / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "file"))
+    ended = run_to_end()
+    assert ended.returncode == 78
+    assert "cannot make the state folder" in ended.stderr
+
+
+def test_the_usual_socket_may_be_named(home: Path):
+    with running_daemon("--socket", str(locations.user_socket())) as process:
+        assert stat.S_IMODE(locations.user_runtime_folder().stat().st_mode) == 0o700
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0
+
+
 def test_somebody_elses_runtime_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch):
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
