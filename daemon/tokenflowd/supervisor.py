@@ -118,7 +118,7 @@ class Supervisor:
         assert running is not None
         is_other_profile = running.profile.name != name
         if is_other_profile or (extra_arguments and not running.is_for(name, extra_arguments)):
-            wanted = f"profile {name}" if is_other_profile else "other engine arguments"
+            wanted = f"profile {name}" if is_other_profile else "a change of its arguments"
             raise ConflictError(
                 f"the engine is running profile {running.profile.name}; {wanted} needs a restart",
                 hint=f"tfctl restart {name}" + (f" -- {' '.join(extra_arguments)}" if extra_arguments else ""),
