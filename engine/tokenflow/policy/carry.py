@@ -1,12 +1,11 @@
 """What one decision hands to the next. An explicit value: `plan` takes it in the view and returns it in the plan."""
 
-from dataclasses import dataclass
+import msgspec
 
 MAX_ELAPSED_S = 1.0  # a clock that jumps counts as this much time at most
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+class Carry(msgspec.Struct, frozen=True, gc=False):
     """State between decisions. The default is the state before the first one.
 
     Timers are elapsed sums, not stamps, so that a clock that jumps can neither fire nor block them.

@@ -19,17 +19,24 @@ Condition = Callable[[int, Departure], float | None]
 class Exchange:
     """Makes room for newcomers one at a time; a newcomer that cannot be fitted changes nothing."""
 
-    def __init__(self, turn: Turn, terms: Urgencies) -> None:
+    def __init__(self, turn: Turn, terms: Urgencies, least_runway_s: float) -> None:
+        """`least_runway_s`: below it nobody could be safe for anybody (one past the starvation bound looks at all)."""
         self._turn = turn
         self._terms = terms
         self._rows = turn.seekers
         self._gone: list[int] = []
         self.claims = claims(turn.view, turn.tunables, turn.seekers)
-        self.victims: Victims = find_victims(turn, bool(terms.is_first.any()), None, -1.0)
+        self._has_bound = not turn.is_overloaded and bool(terms.starving_s.max() >= turn.tunables.starvation_bound_s)
+        least_s = -1.0 if self._has_bound else least_runway_s
+        self.victims: Victims = find_victims(turn, bool(terms.is_first.any()), least_s)
+
+    def is_hopeless(self) -> bool:
+        """True if no slot is free and nobody may leave: there is nothing to decide."""
+        return self._turn.ledger.slots <= 0 and not self.victims.rows
 
     def start_free(self, index: int) -> bool:
         """A place without anybody leaving. False if there is none."""
-        if not self._turn.ledger.can_take(self.claims[index]):
+        if not self._turn.ledger.can_take(self.claims.tokens[index], self.claims.own_tokens[index]):
             return False
         self._start(index, Cause.FREE_PLACE, None)
         return True
@@ -38,7 +45,7 @@ class Exchange:
         """A place from those candidates, in their order, whose runway meets the condition. False if that fails."""
         turn, victims = self._turn, self.victims
         lacks_slot = turn.ledger.slots <= 0
-        lacks_tokens = turn.ledger.lacks_tokens(self.claims[index])
+        lacks_tokens = turn.ledger.lacks_tokens(self.claims.tokens[index], self.claims.own_tokens[index])
         frees_pages = lacks_tokens > 0.0
         chosen: list[tuple[int, Departure, float]] = []
         for number, is_used in enumerate(victims.is_used):
@@ -65,11 +72,10 @@ class Exchange:
     def serve_starving(self, safe: Condition) -> int | None:
         """The one that has gone without for longest, if past the bound, gets a place: free, safely, or else from
         whoever has the longest runway. Its index if it was past the bound, whether or not a place was found."""
-        turn, starving_s = self._turn, self._terms.starving_s
-        if turn.carry.is_overloaded or not starving_s.size or starving_s.max() < turn.tunables.starvation_bound_s:
+        if not self._has_bound:
             return None
-        view, rows = turn.view, self._rows
-        index = int(np.lexsort((view.serial[rows], view.arrival_s[rows], -starving_s))[0])
+        view, rows = self._turn.view, self._rows
+        index = int(np.lexsort((view.serial[rows], view.arrival_s[rows], -self._terms.starving_s))[0])
         first = bool(self._terms.is_first[index])
         if not self.start_free(index) and not self.swap(index, Cause.FIRST_TOKEN if first else Cause.RESCUE, safe):
             self.swap(index, Cause.STARVATION_BOUND, lambda _number, _leaving: 0.0)
@@ -77,8 +83,7 @@ class Exchange:
 
     def close(self) -> None:
         """Takes those who left out of the running rows."""
-        if self._gone:
-            self._turn.running = self._turn.running[~np.isin(self._turn.running, self._gone)]
+        self._turn.leave(self._gone)
 
     def _pause(self, number: int, leaving: Departure, required_s: float, cause: Cause, newcomer: int) -> None:
         victims, turn = self.victims, self._turn
@@ -87,12 +92,12 @@ class Exchange:
         turn.swap_credit -= 1.0
         turn.ledger.host_free_tokens -= leaving.written_tokens
         turn.pause(
-            victims.rows[number], leaving.action, cause, freed_tokens=leaving.freed_tokens,
-            runway_s=victims.runways_s[number], required_runway_s=required_s, partner_row=newcomer,
+            victims.rows[number], leaving.action, cause, leaving.freed_tokens, victims.runways_s[number],
+            required_s, newcomer,
         )  # fmt: skip
 
     def _start(self, index: int, cause: Cause, partner: int | None) -> None:
         self._turn.start(
-            int(self._rows[index]), cause, claim=self.claims[index], is_load=bool(self._terms.is_load[index]),
-            urgency_s=float(self._terms.urgency_s[index]), partner_row=partner,
+            int(self._rows[index]), cause, self.claims.tokens[index], self.claims.own_tokens[index],
+            bool(self._terms.is_load[index]), float(self._terms.urgency_s[index]), None, partner,
         )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.view import StateCode, View
+from tokenflow.policy.view import LOADING, PREEMPTED, PREFILLING, WAITING, View
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -17,11 +17,11 @@ GROWTH_TOKENS = 8  # room that each running stream keeps, so that a start does n
 _MOST_GROWTH_TOKENS = 256
 
 
-class Claim(NamedTuple):
-    """What one start takes: pages out of the ledger, and its own unwritten copy out of what others could have got."""
+class Claims(NamedTuple):
+    """What each start takes: pages out of the ledger, and its own unwritten copy out of what others could have got."""
 
-    tokens: float
-    own_unwritten_tokens: float
+    tokens: list[float]
+    own_tokens: list[float]
 
 
 @dataclass(slots=True)
@@ -38,25 +38,29 @@ class Ledger:
     host_free_tokens: float
     claimed_tokens: float = 0.0
 
-    def take(self, claim: Claim) -> None:
+    def take(self, tokens: float, own_tokens: float) -> None:
         """A start takes a slot and its pages. Only where `can_take`."""
-        assert self.can_take(claim)
+        assert self.slots > 0
         self.slots -= 1
-        self.claimed_tokens += claim.tokens
-        self.unwritten_tokens = max(self.unwritten_tokens - claim.own_unwritten_tokens, 0.0)
-        self.free_tokens -= claim.tokens
+        self.claimed_tokens += tokens
+        self.unwritten_tokens = max(self.unwritten_tokens - own_tokens, 0.0)
+        self.free_tokens -= tokens
         if self.free_tokens < 0.0:
+            assert self.unwritten_tokens + self.free_tokens > -1e-6
             self.unwritten_tokens += self.free_tokens
             self.host_free_tokens += self.free_tokens
             self.free_tokens = 0.0
 
-    def lacks_tokens(self, claim: Claim) -> float:
+    def lacks_tokens(self, tokens: float, own_tokens: float) -> float:
         """Pages that are lacking for a start, in tokens; 0 if there are enough."""
-        others = min(self.unwritten_tokens - claim.own_unwritten_tokens, self.host_free_tokens)
-        return max(claim.tokens - self.free_tokens - max(others, 0.0), 0.0)
+        lacking = tokens - self.free_tokens
+        if lacking <= 0.0:
+            return 0.0
+        writable = min(self.unwritten_tokens - own_tokens, self.host_free_tokens)
+        return max(lacking - writable, 0.0) if writable > 0.0 else lacking
 
-    def can_take(self, claim: Claim) -> bool:
-        return self.slots > 0 and self.lacks_tokens(claim) <= 0.0
+    def can_take(self, tokens: float, own_tokens: float) -> bool:
+        return self.slots > 0 and self.lacks_tokens(tokens, own_tokens) <= 0.0
 
 
 def open_ledger(view: View, running_count: int) -> Ledger:
@@ -69,24 +73,24 @@ def open_ledger(view: View, running_count: int) -> Ledger:
     free = _finite(engine.kv_free_tokens) - running_count * max(engine.page_tokens, GROWTH_TOKENS)
     unwritten = 0.0
     host_free = max(_finite(engine.host_free_tokens), 0.0)
-    paused = np.flatnonzero(state == StateCode.PREEMPTED)
+    paused = (state == PREEMPTED).nonzero()[0]
     if paused.size:
         free += float(droppable_tokens(view, paused).sum())
         unwritten = float(unwritten_tokens(view, paused).sum())
-    arriving = np.flatnonzero((state == StateCode.PREFILLING) | (state == StateCode.LOADING))
+    arriving = ((state == PREFILLING) | (state == LOADING)).nonzero()[0]
     if arriving.size:
         outstanding = pages(view, view.context_tokens[arriving] + 1.0) - view.kv_device_tokens[arriving]
         free -= float(np.fmax(outstanding, 0.0).sum())
     return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free)
 
 
-def claims(view: View, tunables: Tunables, rows: Rows) -> list[Claim]:
+def claims(view: View, tunables: Tunables, rows: Rows) -> Claims:
     """Pages, in tokens, that each waiting or paused row takes out of the ledger's free ones if it starts.
 
     Its whole context and the growth of its next run, less what it holds and the ledger does not count as free.
     """
     engine = view.engine
-    is_first = view.state[rows] == StateCode.WAITING
+    is_first = view.state[rows] == WAITING
     step_s = max(engine.step_s, 1e-4)
     run_tokens = min(max(math.ceil(tunables.quantum_s / step_s), GROWTH_TOKENS), _MOST_GROWTH_TOKENS)
     growth = np.where(is_first, float(min(tunables.first_run_tokens, _MOST_GROWTH_TOKENS)), float(run_tokens))
@@ -96,7 +100,7 @@ def claims(view: View, tunables: Tunables, rows: Rows) -> list[Claim]:
     own = np.where(is_first, 0.0, unwritten_tokens(view, rows))
     held = np.where(is_first, view.kv_device_tokens[rows], own + view.kv_shared_tokens[rows])
     tokens = np.fmax(pages(view, context + growth) - np.fmax(held, 0.0), 0.0)
-    return list(map(Claim, tokens.tolist(), own.tolist()))
+    return Claims(tokens.tolist(), own.tolist())
 
 
 def droppable_tokens(view: View, rows: Rows) -> Floats:

@@ -1,7 +1,7 @@
 """Demand against capacity: when overload begins and ends, and who is served in it (design.md section 5)."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.view import StateCode, View
+from tokenflow.policy.view import FINISHED, View
 
 ENTER_AFTER_S = 1.0
 LEAVE_AFTER_S = 5.0
 _AVERAGING_S = 1.0  # time constant of the average of demand over capacity
 
 
-@dataclass(frozen=True, slots=True)
-class OverloadState:
+class OverloadState(NamedTuple):
     """The part of the carry that belongs to overload."""
 
     is_overloaded: bool
@@ -35,7 +34,7 @@ def demand_rates(view: View) -> NDArray[np.float64]:
     limit = view.engine.stream_limit_tok_s
     top = MAX_RATE_TOK_S if limit is None or not limit > 0 else min(MAX_RATE_TOK_S, limit)
     rates = np.minimum(np.maximum(view.rate_tok_s, MIN_RATE_TOK_S), top)  # both hand NaN on
-    rates[(view.state >= StateCode.FINISHED) | (rates != rates)] = 0.0
+    rates[~((view.state < FINISHED) & (rates > 0.0))] = 0.0
     return rates
 
 
@@ -74,7 +73,8 @@ def admitted(view: View) -> NDArray[np.bool_]:
     assert capacity_tok_s is not None
     memory_tokens = max(view.engine.kv_total_tokens, 0.0) + max(view.engine.host_total_tokens, 0.0)
     order = np.lexsort((view.serial, view.arrival_s))
-    order = order[(view.state[order] < StateCode.FINISHED) & ~view.is_held[order]]
+    can_run = (view.state < FINISHED) & ~view.is_held & (view.context_tokens < view.engine.kv_total_tokens)
+    order = order[can_run[order]]
     inside = np.zeros(len(view), np.bool_)
     if order.size:
         rates = np.cumsum(demand_rates(view)[order])

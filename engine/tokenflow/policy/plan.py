@@ -1,6 +1,5 @@
 """What a decision says: only what changes, in the order in which it is to be carried out."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -68,8 +67,7 @@ class Transfer(msgspec.Struct, frozen=True, gc=False):
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """A decision. `pauses` come before `starts`; both are in order.
 
     `writes` are copies to the host for the next step, in order, already within the transfer budget. `releases` are
@@ -82,7 +80,7 @@ class Plan:
     starts: tuple[Decision, ...] = ()
     writes: tuple[Transfer, ...] = ()
     releases: tuple[Transfer, ...] = ()
-    blocked: tuple[int, ...] = field(default=(), compare=False)  # rows passed over for want of pages, for `reasons`
+    blocked: tuple[int, ...] = ()  # rows passed over for want of pages: `reasons` says waiting_memory for them
 
     @property
     def drain_first(self) -> bool:

@@ -1,35 +1,39 @@
 """One decision under way: what every variant needs, and the plan as it grows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.carry import MAX_ELAPSED_S, Carry
-from tokenflow.policy.ledger import Claim, Ledger, droppable_tokens, open_ledger, unwritten_tokens
-from tokenflow.policy.overload import advance
+from tokenflow.policy.ledger import Ledger, droppable_tokens, open_ledger, unwritten_tokens
+from tokenflow.policy.overload import OverloadState, advance
 from tokenflow.policy.plan import Action, Cause, Decision, Plan, Transfer
 from tokenflow.policy.states import Reason
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.urgency import runways
-from tokenflow.policy.view import StateCode, View
+from tokenflow.policy.view import PREEMPTED, RUNNING, WAITING, View
 from tokenflow.policy.writeahead import writes
 
 Rows = NDArray[np.intp]
 
+# Enum members are looked up once: on Python 3.11 each look-up costs as much as a small array operation.
+_ADMIT, _RESUME, _LOAD, _RECOMPUTE = Action.ADMIT, Action.RESUME, Action.RESUME_LOAD, Action.RESUME_RECOMPUTE
+_OVERLOAD = Cause.OVERLOAD
 _PAUSE_REASONS = {
-    Cause.STARVATION_BOUND: Reason.PREEMPTED_PRIORITY,
-    Cause.KV_FULL: Reason.PREEMPTED_KV_FULL,
-    Cause.OPERATOR: Reason.PREEMPTED_OPERATOR,
-    Cause.OVERLOAD: Reason.OVERLOAD_FCFS,
+    Cause.STARVATION_BOUND.value: Reason.PREEMPTED_PRIORITY,
+    Cause.KV_FULL.value: Reason.PREEMPTED_KV_FULL,
+    Cause.OPERATOR.value: Reason.PREEMPTED_OPERATOR,
+    Cause.OVERLOAD.value: Reason.OVERLOAD_FCFS,
 }
-_START_REASONS = {
-    Action.ADMIT: Reason.ADMITTED,
-    Action.RESUME: Reason.RUNNING_STARVING,
-    Action.RESUME_LOAD: Reason.LOADING,
-    Action.RESUME_RECOMPUTE: Reason.RECOMPUTING,
-}
+_SURPLUS, _FCFS = Reason.PREEMPTED_SURPLUS, Reason.OVERLOAD_FCFS
+_ADMITTED, _STARVING, _LOADING, _RECOMPUTING = (
+    Reason.ADMITTED,
+    Reason.RUNNING_STARVING,
+    Reason.LOADING,
+    Reason.RECOMPUTING,
+)
 
 
 @dataclass(slots=True)
@@ -38,110 +42,121 @@ class Turn:
 
     view: View
     tunables: Tunables
-    carry: Carry  # of this decision, to be handed on
-    elapsed_s: float
+    overload: OverloadState
+    slice_s: float
     running: Rows
-    seekers: Rows  # waiting or paused, and not held by an operator
+    seekers: Rows  # waiting or paused, not held by an operator, and not larger than the pool
     ledger: Ledger
     swap_credit: float
     pauses: list[Decision] = field(default_factory=list)
     starts: list[Decision] = field(default_factory=list)
     blocked: list[int] = field(default_factory=list)
 
+    @property
+    def is_overloaded(self) -> bool:
+        return self.overload.is_overloaded
+
     def pause(
-        self, row: int, action: Action, cause: Cause, *, freed_tokens: float, runway_s: float,
+        self, row: int, action: Action, cause: Cause, freed_tokens: float, runway_s: float,
         required_runway_s: float | None = None, partner_row: int | None = None,
     ) -> None:  # fmt: skip
         """A running row leaves. `freed_tokens` is what the ledger gains of pages."""
-        reason = _PAUSE_REASONS.get(cause, Reason.PREEMPTED_SURPLUS)
+        reason = _PAUSE_REASONS.get(cause, _SURPLUS)
         self.pauses.append(
             Decision(
-                rid=self.view.rids[row], row=row, action=action, reason=reason, cause=cause, runway_s=runway_s,
-                required_runway_s=required_runway_s, partner_row=partner_row,
+                self.view.rids[row], row, action, reason, cause, None, runway_s, required_runway_s, None, partner_row
             )
-        )  # fmt: skip
+        )
         self.ledger.slots += 1
         self.ledger.free_tokens += freed_tokens
 
     def start(
-        self, row: int, cause: Cause, *, claim: Claim, is_load: bool, urgency_s: float | None = None,
+        self, row: int, cause: Cause, tokens: float, own_tokens: float, is_load: bool, urgency_s: float | None = None,
         benefit_s: float | None = None, partner_row: int | None = None,
     ) -> None:  # fmt: skip
-        """A waiting or paused row gets a place."""
-        action = self._start_action(row, is_load)
-        reason = Reason.OVERLOAD_FCFS if cause is Cause.OVERLOAD else _START_REASONS[action]
+        """A waiting or paused row gets a place; `tokens` and `own_tokens` are its claim."""
+        action, reason = self._start_action(row, is_load)
+        if cause is _OVERLOAD:
+            reason = _FCFS
         self.starts.append(
-            Decision(
-                rid=self.view.rids[row], row=row, action=action, reason=reason, cause=cause, urgency_s=urgency_s,
-                benefit_s=benefit_s, partner_row=partner_row,
-            )
-        )  # fmt: skip
-        self.ledger.take(claim)
+            Decision(self.view.rids[row], row, action, reason, cause, urgency_s, None, None, benefit_s, partner_row)
+        )
+        self.ledger.take(tokens, own_tokens)
+
+    def leave(self, rows: list[int]) -> None:
+        """Takes paused rows out of the running ones."""
+        if rows:
+            is_gone = np.zeros(len(self.view), np.bool_)
+            is_gone[rows] = True
+            self.running = self.running[~is_gone[self.running]]
 
     def close(self) -> Plan:
         """The plan, with the copies to the host for the next step and what has to leave the device for the starts."""
-        carry = replace(self.carry, swap_credit=self.swap_credit)
-        paused_rows = {decision.row for decision in self.pauses}
+        overload = self.overload
+        carry = Carry(
+            self.view.engine.now_s,
+            overload.is_overloaded,
+            overload.demand_ratio,
+            overload.beyond_s,
+            overload.switch_count,
+            self.swap_credit,
+            self.slice_s,
+        )
         return Plan(
             carry=carry,
             pauses=tuple(self.pauses),
             starts=tuple(self.starts),
-            writes=writes(self.view, self.tunables, self.running, paused_rows),
+            writes=writes(self.view, self.tunables, self.running),
             releases=self._releases() if self.starts else (),
             blocked=tuple(self.blocked),
         )
 
-    def _start_action(self, row: int, is_load: bool) -> Action:
+    def _start_action(self, row: int, is_load: bool) -> tuple[Action, Reason]:
         view = self.view
-        if view.state[row] == StateCode.WAITING:
-            return Action.ADMIT
-        if view.kv_device_tokens[row] >= view.context_tokens[row]:
-            return Action.RESUME
-        return Action.RESUME_LOAD if is_load else Action.RESUME_RECOMPUTE
+        if view.state.item(row) == WAITING:
+            return _ADMIT, _ADMITTED
+        if view.kv_device_tokens.item(row) >= view.context_tokens.item(row):
+            return _RESUME, _STARVING
+        return (_LOAD, _LOADING) if is_load else (_RECOMPUTE, _RECOMPUTING)
 
     def _releases(self) -> tuple[Transfer, ...]:
         """Paused streams that give up device copies for the starts, the longest runway first."""
-        lacking = self.ledger.claimed_tokens - max(self.view.engine.kv_free_tokens, 0.0)
+        view = self.view
+        lacking = self.ledger.claimed_tokens - max(view.engine.kv_free_tokens, 0.0)
         if lacking <= 0.0:
             return ()
         started = {decision.row for decision in self.starts}
-        rows = np.flatnonzero((self.view.state == StateCode.PREEMPTED) & (self.view.kv_device_tokens > 0.0))
-        held = droppable_tokens(self.view, rows) + unwritten_tokens(self.view, rows)
-        order = np.lexsort((self.view.serial[rows], self.view.arrival_s[rows], -runways(self.view, rows)))
+        rows = ((view.state == PREEMPTED) & (view.kv_device_tokens > 0.0)).nonzero()[0]
+        held = droppable_tokens(view, rows) + unwritten_tokens(view, rows)
+        order = np.lexsort((view.serial[rows], view.arrival_s[rows], -runways(view, rows)))
         found: list[Transfer] = []
         for row, tokens in zip(rows[order].tolist(), held[order].tolist(), strict=True):
             if lacking <= 0.0:
                 break
             if row not in started and tokens > 0.0:
-                found.append(Transfer(self.view.rids[row], row, int(tokens)))
+                found.append(Transfer(view.rids[row], row, int(tokens)))
                 lacking -= tokens
         return tuple(found)
 
 
 def open_turn(view: View, tunables: Tunables) -> Turn:
     """Advances the carried timers and sorts the rows into those who run and those who want to."""
-    carry, now_s = view.carry, view.engine.now_s
-    elapsed_s = carry.elapsed_s(now_s)
-    overload = advance(view, tunables, elapsed_s)
+    carry, engine = view.carry, view.engine
+    elapsed_s = carry.elapsed_s(engine.now_s)
     per_s = tunables.max_swaps_per_s
-    most = per_s if per_s > 0.0 else 0.0  # a second's worth at once, for groups; at least one if any
-    most = max(most, 1.0) if per_s > 0.0 else 0.0
+    most = max(per_s, 1.0) if per_s > 0.0 else 0.0  # a second's worth at once, for groups; one at least if any
     credit = most if carry.swap_credit is None else min(carry.swap_credit + elapsed_s * per_s, most)
+    slice_s = carry.slice_s
+    if slice_s != math.inf:
+        slice_s = min(slice_s + elapsed_s, 2.0 * MAX_ELAPSED_S)
     state = view.state
-    running = np.flatnonzero(state == StateCode.RUNNING)
-    seekers = np.flatnonzero((state <= StateCode.PREEMPTED) & ~view.is_held)
-    next_carry = Carry(
-        now_s=now_s,
-        is_overloaded=overload.is_overloaded,
-        demand_ratio=overload.demand_ratio,
-        beyond_s=overload.beyond_s,
-        switch_count=overload.switch_count,
-        swap_credit=credit,
-        slice_s=min(carry.slice_s + elapsed_s, 2.0 * MAX_ELAPSED_S) if carry.slice_s != float("inf") else carry.slice_s,
-    )
-    ledger = open_ledger(view, running.size)
-    return Turn(view, tunables, next_carry, elapsed_s, running, seekers, ledger, credit)
-
-
-def paused_rows(decisions: Sequence[Decision]) -> set[int]:
-    return {decision.row for decision in decisions if decision.action.is_pause}
+    running = (state == RUNNING).nonzero()[0]
+    seekers = (state <= PREEMPTED).nonzero()[0]
+    if seekers.size:
+        # What is larger than the whole pool can never run: it must not hold up those who can.
+        can_run = (view.context_tokens[seekers] < engine.kv_total_tokens) & ~view.is_held[seekers]
+        seekers = seekers[can_run]
+    return Turn(
+        view, tunables, advance(view, tunables, elapsed_s), slice_s, running, seekers,
+        open_ledger(view, running.size), credit,
+    )  # fmt: skip

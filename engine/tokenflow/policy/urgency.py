@@ -52,19 +52,25 @@ def runways(view: View, rows: Rows) -> Floats:
 
 def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
     """The terms of the order for waiting and paused rows."""
-    now_s = view.engine.now_s
-    runway_s = runways(view, rows)
-    is_reader = runway_s < np.inf
+    now_s, bound_s = view.engine.now_s, tunables.starvation_bound_s
+    slack_s = runways(view, rows)
     is_started = view.is_started[rows]
-    is_paused_reader = is_reader & is_started
-    is_first = is_reader & ~is_started
-    idle_s = np.fmax(now_s - view.since_s[rows], 0.0)
-    dry_s = np.fmax(view.dry_s[rows], 0.0)
-    bound_s = tunables.starvation_bound_s
-    late_s = tunables.ttft_target_s - np.fmax(now_s - view.arrival_s[rows], 0.0)
-    slack_s = np.where(is_first, np.fmax(late_s, -LATENESS_CAP_S), bound_s - idle_s)
-    slack_s = np.where(is_paused_reader, np.where(runway_s > 0.0, runway_s, -dry_s), slack_s)
-    starving_s = np.where(is_paused_reader, dry_s, idle_s)
+    is_read = slack_s < np.inf
+    is_paused_reader = is_read & is_started
+    is_first = is_read & ~is_started
+    starving_s = np.fmax(now_s - view.since_s[rows], 0.0)
+    unread = (~is_read).nonzero()[0]
+    if unread.size:
+        slack_s[unread] = bound_s - starving_s[unread]
+    first = is_first.nonzero()[0]
+    if first.size:
+        late_s = tunables.ttft_target_s - np.fmax(now_s - view.arrival_s[rows[first]], 0.0)
+        slack_s[first] = np.fmax(late_s, -LATENESS_CAP_S)
+    paused = is_paused_reader.nonzero()[0]
+    if paused.size:
+        dry_s = np.fmax(view.dry_s[rows[paused]], 0.0)
+        starving_s[paused] = dry_s
+        slack_s[paused] -= np.where(slack_s[paused] > 0.0, 0.0, dry_s)
     back = restores(view, rows, tunables.restore)
     urgency_s = slack_s - back.lead_s - starving_s * (1.0 / bound_s)
     return Urgencies(slack_s, back.lead_s, starving_s, urgency_s, is_first, is_paused_reader, back.is_load)

@@ -7,7 +7,7 @@ decision; nothing is copied. Whoever has a handful of rows builds one with `View
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,17 @@ class StateCode(IntEnum):
     @property
     def state(self) -> RequestState:
         return RequestState[self.name]
+
+
+# The same as plain numbers: comparing an array with an enum member costs more than the comparison.
+WAITING: Final = 0
+PREEMPTED: Final = 1
+RUNNING: Final = 2
+PREFILLING: Final = 3
+LOADING: Final = 4
+FINISHED: Final = 6
+assert tuple(StateCode)[:4] == (WAITING, PREEMPTED, RUNNING, PREFILLING)
+assert (LOADING, FINISHED) == (StateCode.LOADING, StateCode.FINISHED)
 
 
 @dataclass(slots=True)

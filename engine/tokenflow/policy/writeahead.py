@@ -1,7 +1,5 @@
 """Which KV to copy to the host during the next step (design.md section 5 "Writing ahead")."""
 
-from collections.abc import Set as AbstractSet
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,16 +9,16 @@ from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.urgency import runways
 from tokenflow.policy.view import View
 
+Rows = NDArray[np.intp]
 
-def writes(
-    view: View, tunables: Tunables, running: NDArray[np.intp], leaving: AbstractSet[int]
-) -> tuple[Transfer, ...]:
+
+def writes(view: View, tunables: Tunables, running: Rows) -> tuple[Transfer, ...]:
     """Copies of running streams' KV, the longest runway first (the likeliest next victims), within the budget.
 
     The budget is what the link carries in `transfer_budget_ratio` of a step, less what is in flight, so that no
     copy outlives the step it hides behind; and never more than the host has room for. Without `write_through` only
     as much is written as the arrivals of one eviction's time will want (arrival rate x eviction tail x mean KV).
-    `leaving` rows are in the plan's pauses and are written by those.
+    `running` leaves out whom the plan pauses: those are written as they leave.
     """
     engine, costs = view.engine, view.engine.costs
     if engine.kv_bytes_per_token <= 0.0 or not running.size or engine.host_free_tokens <= 0.0:
@@ -30,12 +28,12 @@ def writes(
     page = max(engine.page_tokens, 1)
     if not budget_tokens >= page:
         return ()
-    unwritten = unwritten_tokens(view, running) // page * page  # whole pages only: the last one still grows
+    unwritten = unwritten_tokens(view, running)
+    if page > 1:
+        unwritten = unwritten // page * page  # whole pages only: the last one still grows
     if not tunables.write_through:
         budget_tokens = min(budget_tokens, _anticipated_tokens(view, running))
-    if leaving:
-        unwritten[np.isin(running, list(leaving))] = 0.0
-    some = np.flatnonzero(unwritten >= page)
+    some = (unwritten >= page).nonzero()[0]
     if not some.size:
         return ()
     rows, unwritten = running[some], unwritten[some]
@@ -43,7 +41,7 @@ def writes(
     return _cut(view, rows[order], unwritten[order], budget_tokens, page)
 
 
-def _anticipated_tokens(view: View, running: NDArray[np.intp]) -> float:
+def _anticipated_tokens(view: View, running: Rows) -> float:
     """What still lacks of the pages that should lie fully written, in tokens."""
     costs = view.engine.costs
     wanted = costs.arrival_rate_per_s * costs.evict_tail_s * costs.mean_kv_tokens
@@ -51,14 +49,13 @@ def _anticipated_tokens(view: View, running: NDArray[np.intp]) -> float:
     return wanted - float(view.kv_both_tokens[running][is_written].sum())
 
 
-def _cut(
-    view: View, rows: NDArray[np.intp], tokens: NDArray[np.float64], budget_tokens: float, page: int
-) -> tuple[Transfer, ...]:
-    before = np.cumsum(tokens) - tokens
-    count = int(np.searchsorted(before, budget_tokens - page, side="right"))
-    granted = np.minimum(tokens[:count], (budget_tokens - before[:count]) // page * page)
-    return tuple(
-        Transfer(view.rids[row], row, int(amount))
-        for row, amount in zip(rows[:count].tolist(), granted.tolist(), strict=True)
-        if amount >= page
-    )
+def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int) -> tuple[Transfer, ...]:
+    rids = view.rids
+    found: list[Transfer] = []
+    for row, wanted in zip(rows.tolist(), tokens.tolist(), strict=True):
+        granted = wanted if wanted <= budget_tokens else budget_tokens // page * page
+        if granted < page:
+            break
+        found.append(Transfer(rids[row], row, int(granted)))
+        budget_tokens -= granted
+    return tuple(found)

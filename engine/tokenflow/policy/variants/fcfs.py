@@ -33,9 +33,9 @@ def admit_in_order(turn: Turn, rows: Rows, cause: Cause) -> None:
     order = rows[np.lexsort((view.serial[rows], view.arrival_s[rows]))][: turn.ledger.slots]
     asked = claims(view, turn.tunables, order)
     is_load = restores(view, order, turn.tunables.restore).is_load.tolist()
-    for row, claim, load in zip(order.tolist(), asked, is_load, strict=True):
-        if not turn.ledger.can_take(claim):
+    for row, tokens, own_tokens, load in zip(order.tolist(), *asked, is_load, strict=True):
+        if not turn.ledger.can_take(tokens, own_tokens):
             if turn.ledger.slots > 0:
                 turn.blocked.append(row)
             return
-        turn.start(row, cause, claim=claim, is_load=load)
+        turn.start(row, cause, tokens, own_tokens, load)

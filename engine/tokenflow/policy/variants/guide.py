@@ -16,18 +16,18 @@ from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.turn import Turn, open_turn
 from tokenflow.policy.urgency import Floats, Rows, runways, urgencies
 from tokenflow.policy.victims import Departure
-from tokenflow.policy.view import StateCode, View
+from tokenflow.policy.view import PREEMPTED, View
 
 DELTA_S = 0.1
 LAMBDA = 0.5
 UNSTARTED_BONUS = 2.0
-_MOST_TRIED = 64  # newcomers for whom room could not be made, before giving up in this decision
+_MOST_TRIED = 16  # newcomers for whom room could not be made, before giving up in this decision
 
 
 def priorities(view: View, rows: Rows) -> Floats:
     """P of the guide. A request that nobody reads along with has no slack: it ranks as one with plenty."""
     slack_s = np.minimum(runways(view, rows), 1e6)
-    is_queued = view.state[rows] <= StateCode.PREEMPTED
+    is_queued = view.state[rows] <= PREEMPTED
     wait_s = np.fmax(view.engine.now_s - view.since_s[rows], 0.0)
     fairness = np.where(is_queued, LAMBDA / (wait_s + DELTA_S), 0.0)
     unstarted = ~view.is_started[rows] & (slack_s < 1e6)
@@ -49,7 +49,9 @@ def decide(view: View, tunables: Tunables) -> Plan:
 def _serve(turn: Turn) -> None:
     view, tunables, rows = turn.view, turn.tunables, turn.seekers
     terms = urgencies(view, tunables, rows)
-    exchange = Exchange(turn, terms)
+    exchange = Exchange(turn, terms, max(tunables.reserve_s, tunables.surplus_s))
+    if exchange.is_hopeless():
+        return
     priority = priorities(view, rows)
     order = np.lexsort((view.serial[rows], view.arrival_s[rows], -priority)).tolist()
     victims = exchange.victims

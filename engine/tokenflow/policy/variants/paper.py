@@ -7,13 +7,11 @@ served within memory, new requests only while the rates of those in progress fit
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from tokenflow.policy.exchange import Exchange
 from tokenflow.policy.kv_full import obey_operator, relieve
-from tokenflow.policy.ledger import Claim
 from tokenflow.policy.overload import demand_rates
 from tokenflow.policy.plan import Cause, Plan
 from tokenflow.policy.safety import required_runway_s
@@ -22,7 +20,7 @@ from tokenflow.policy.turn import Turn, open_turn
 from tokenflow.policy.urgency import Floats, Rows, runways, urgencies
 from tokenflow.policy.variants.fcfs import admit_in_order
 from tokenflow.policy.victims import Departure
-from tokenflow.policy.view import StateCode, View
+from tokenflow.policy.view import FINISHED, WAITING, View
 
 SLICE_S = 1.0
 SHRINK = 0.5  # λ of equation 5
@@ -33,7 +31,7 @@ _EPSILON_S = 1e-9
 
 def working_set(view: View, running_count: int) -> int:
     """Equations 4 and 5: how many requests the schedule may hold."""
-    live = view.state < StateCode.FINISHED
+    live = view.state < FINISHED
     contexts = np.fmax(view.context_tokens[live], 0.0)
     footprint = (float(contexts.mean()) if contexts.size else 0.0) + MARGIN_TOKENS
     static = math.floor(max(view.engine.kv_total_tokens, 0.0) / footprint)
@@ -49,10 +47,10 @@ def decide(view: View, tunables: Tunables) -> Plan:
         obey_operator(turn)
         relieve(turn)
     if turn.seekers.size:
-        if turn.carry.is_overloaded:
+        if turn.is_overloaded:
             _fall_back(turn)
         elif _is_due(turn):
-            turn.carry = replace(turn.carry, slice_s=0.0)
+            turn.slice_s = 0.0
             _reschedule(turn)
         elif turn.ledger.slots > 0:
             admit_in_order(turn, turn.seekers, Cause.FREE_PLACE)
@@ -61,9 +59,9 @@ def decide(view: View, tunables: Tunables) -> Plan:
 
 def _is_due(turn: Turn) -> bool:
     view, rows = turn.view, turn.seekers
-    if turn.carry.slice_s < SLICE_S - _EPSILON_S:
+    if turn.slice_s < SLICE_S - _EPSILON_S:
         return False
-    return bool((view.state[rows] == StateCode.WAITING).any() or (runways(view, rows) < CRITICAL_S).any())
+    return bool((view.state[rows] == WAITING).any() or (runways(view, rows) < CRITICAL_S).any())
 
 
 def _fall_back(turn: Turn) -> None:
@@ -71,14 +69,14 @@ def _fall_back(turn: Turn) -> None:
     view, rows = turn.view, turn.seekers
     assert view.engine.capacity_tok_s is not None
     rates = demand_rates(view)
-    in_progress = (view.state != StateCode.WAITING) & (view.state < StateCode.FINISHED)
-    fresh = rows[view.state[rows] == StateCode.WAITING]
+    in_progress = (view.state != WAITING) & (view.state < FINISHED)
+    fresh = rows[view.state[rows] == WAITING]
     fresh = fresh[np.lexsort((view.serial[fresh], view.arrival_s[fresh]))]
     room = view.engine.capacity_tok_s - float(rates[in_progress].sum())
     count = int(np.searchsorted(np.cumsum(rates[fresh]), room, side="right"))
     if not in_progress.any():
         count = max(count, 1)
-    returning = rows[view.state[rows] != StateCode.WAITING]
+    returning = rows[view.state[rows] != WAITING]
     admit_in_order(turn, np.concatenate([returning, fresh[:count]]), Cause.OVERLOAD)
 
 
@@ -87,7 +85,7 @@ def _reschedule(turn: Turn) -> None:
     view, tunables = turn.view, turn.tunables
     rows = turn.seekers
     terms = urgencies(view, tunables, rows)
-    exchange = Exchange(turn, terms)
+    exchange = Exchange(turn, terms, tunables.safety_factor * view.engine.costs.schedule_s)
 
     def safe(_number: int, leaving: Departure) -> float | None:
         return required_runway_s(
@@ -97,12 +95,14 @@ def _reschedule(turn: Turn) -> None:
             safety_factor=tunables.safety_factor,
         )
 
+    if exchange.is_hopeless():
+        return
     first = exchange.serve_starving(safe)
     victims = exchange.victims
     buffers = _buffers(view, np.array(victims.rows, np.intp)).tolist()
     mine = _buffers(view, rows)
     order = _local_search(
-        turn, rows, exchange.claims, np.lexsort(_priority_keys(view, rows, mine)).tolist(), terms.lead_s
+        turn, rows, exchange.claims.tokens, np.lexsort(_priority_keys(view, rows, mine)).tolist(), terms.lead_s
     )
     room = min(working_set(view, turn.running.size), view.engine.slot_count) - turn.running.size - len(turn.starts)
     for index in order:
@@ -134,7 +134,7 @@ def _priority_keys(view: View, rows: Rows, buffers: Floats) -> tuple[Floats, ...
     return view.serial[rows].astype(float), view.arrival_s[rows], -rates, buffers
 
 
-def _local_search(turn: Turn, rows: Rows, asked: list[Claim], order: list[int], lead_s: Floats) -> list[int]:
+def _local_search(turn: Turn, rows: Rows, claim_tokens: list[float], order: list[int], lead_s: Floats) -> list[int]:
     """Adjacent pairs change places where that raises v·(t − t_overhead) within the memory that is free.
 
     In a list that is sorted by value already this can only matter at the edge of memory (docs/policy.md)."""
@@ -145,8 +145,8 @@ def _local_search(turn: Turn, rows: Rows, asked: list[Claim], order: list[int], 
     order = list(order)
     for place in range(min(len(order) - 1, turn.view.engine.slot_count)):
         here, behind = order[place], order[place + 1]
-        fits_here, fits_behind = used + asked[here].tokens <= free, used + asked[behind].tokens <= free
+        fits_here, fits_behind = used + claim_tokens[here] <= free, used + claim_tokens[behind] <= free
         if (not fits_here and fits_behind) or (fits_here == fits_behind and gain[behind] > gain[here]):
             order[place], order[place + 1] = behind, here
-        used += asked[order[place]].tokens
+        used += claim_tokens[order[place]]
     return order

@@ -3,13 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenflow.policy.groups import Rotation, classify, order_of, some_beyond
+from tokenflow.policy.groups import Rotation
 from tokenflow.policy.kv_full import obey_operator, relieve
 from tokenflow.policy.overload import admitted
 from tokenflow.policy.plan import Plan
+from tokenflow.policy.seekers import classify, order_of
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.turn import Turn, open_turn
-from tokenflow.policy.urgency import urgencies
+from tokenflow.policy.urgency import runways, urgencies
+from tokenflow.policy.victims import beyond_cap
 from tokenflow.policy.view import View
 
 
@@ -25,15 +27,16 @@ def decide(view: View, tunables: Tunables) -> Plan:
 
 
 def _serve(turn: Turn) -> None:
+    view, tunables, rows = turn.view, turn.tunables, turn.seekers
     excess: NDArray[np.bool_] | None = None
-    rows = turn.seekers
-    if turn.carry.is_overloaded:
-        inside = admitted(turn.view)
+    if turn.is_overloaded:
+        inside = admitted(view)
         excess = ~inside
         rows = rows[inside[rows]]
         if not rows.size:
             return
-    terms = urgencies(turn.view, turn.tunables, rows)
-    seekers = classify(turn, rows, terms, some_beyond(turn))
+    terms = urgencies(view, tunables, rows)
+    beyond_exists = bool(beyond_cap(view, turn.running, tunables.max_unread_ratio).any())
+    seekers = classify(turn, rows, terms, beyond_exists)
     order = order_of(turn, seekers)
-    Rotation(turn, seekers, excess).run(order)
+    Rotation(turn, seekers, runways(view, turn.running), excess).run(order)
