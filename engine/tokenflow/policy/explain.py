@@ -1,0 +1,195 @@
+"""Why: every term behind a decision about one request, computed when somebody asks."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tokenflow.policy.buffer import sane_rate
+from tokenflow.policy.costs import departures, restores
+from tokenflow.policy.ledger import claims, open_ledger
+from tokenflow.policy.overload import admitted, demand_rates
+from tokenflow.policy.plan import Plan
+from tokenflow.policy.safety import required_runway_s, required_tokens
+from tokenflow.policy.seekers import CAUSES, NOTHING, classify
+from tokenflow.policy.standing import standing
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.turn import open_turn
+from tokenflow.policy.urgency import urgencies
+from tokenflow.policy.victims import beyond_cap, may_leave
+from tokenflow.policy.view import PREEMPTED, RUNNING, StateCode, View
+
+Term = float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`runway_s`, `required_runway_s` and `required_tokens` are None where nobody reads along.
+
+    `required_tokens` is the least whole number of unread tokens that is safe. `terms` holds every number that went
+    into it, by the names of docs/policy.md.
+    """
+
+    runway_s: float | None
+    required_runway_s: float | None
+    required_tokens: int | None
+    preemptible: bool
+    rid: str | None = None
+    state: str | None = None
+    reason: str | None = None
+    terms: dict[str, Term] = field(default_factory=dict)
+
+
+def explain_numbers(
+    unread_tokens: float,
+    rate_tok_s: float,
+    *,
+    evict_s: float = 0.0,
+    load_s: float = 0.0,
+    schedule_s: float = 0.0,
+    safety_factor: float = 1.0,
+    prefill_s: float | None = None,
+    reserve_s: float = 0.0,
+) -> Explanation:
+    """The safety condition on numbers alone. `prefill_s` None: no newcomer is known, and that term is left out."""
+    rate_tok_s = sane_rate(rate_tok_s) or math.inf
+    runway_s = max(unread_tokens, 0.0) / rate_tok_s
+    transition_s = evict_s + load_s + schedule_s
+    required_s = required_runway_s(
+        evict_s=evict_s,
+        load_s=load_s,
+        schedule_s=schedule_s,
+        safety_factor=safety_factor,
+        prefill_s=prefill_s,
+        reserve_s=reserve_s,
+    )
+    protected_s = safety_factor * transition_s
+    terms: dict[str, Term] = {
+        "unread_tokens": unread_tokens,
+        "rate_tok_s": rate_tok_s,
+        "evict_s": evict_s,
+        "load_s": load_s,
+        "schedule_s": schedule_s,
+        "transition_s": transition_s,
+        "safety_factor": safety_factor,
+        "protected_s": protected_s,
+        "protected_tokens": rate_tok_s * protected_s,
+        "prefill_s": prefill_s,
+        "reserve_s": reserve_s if prefill_s is not None else None,
+        "prefill_floor_s": None if prefill_s is None else prefill_s + reserve_s,
+        "margin_s": runway_s - required_s,
+    }
+    needed = required_tokens(rate_tok_s, required_s)
+    return Explanation(runway_s, required_s, needed, unread_tokens >= needed, terms=_rounded(terms))
+
+
+def explain(view: View, tunables: Tunables, plan: Plan, rid: str) -> Explanation:
+    """Why one request stands where it does, under the plan that was made of this view. Raises KeyError."""
+    row = view.row_of(rid)
+    stands = standing(view, tunables, plan)
+    code = int(view.state[row])
+    terms = _common_terms(view, plan, row)
+    if code == RUNNING:
+        terms |= _running_terms(view, tunables, row)
+    elif code <= PREEMPTED:
+        terms |= _seeker_terms(view, tunables, row)
+    terms |= _decision_terms(view, plan, row)
+    runway_s, required_s = float(stands.runway_s[row]), float(stands.required_runway_s[row])
+    has_reader = math.isfinite(runway_s)
+    rate = sane_rate(float(view.rate_tok_s[row]))
+    reason = stands.reasons[row]
+    return Explanation(
+        runway_s=runway_s if has_reader else None,
+        required_runway_s=required_s if has_reader else None,
+        required_tokens=required_tokens(rate, required_s) if has_reader and rate is not None else None,
+        preemptible=bool(stands.preemptible[row]),
+        rid=rid,
+        state=str(StateCode(code).state),
+        reason=None if reason is None else str(reason),
+        terms=_rounded(terms),
+    )
+
+
+def _common_terms(view: View, plan: Plan, row: int) -> dict[str, Term]:
+    engine, carry = view.engine, plan.carry
+    return {
+        "unread_tokens": float(view.unread_tokens[row]),
+        "rate_tok_s": sane_rate(float(view.rate_tok_s[row])),
+        "dry_s": float(view.dry_s[row]),
+        "in_state_s": engine.now_s - float(view.since_s[row]),
+        "context_tokens": float(view.context_tokens[row]),
+        "kv_device_tokens": float(view.kv_device_tokens[row]),
+        "kv_host_tokens": float(view.kv_host_tokens[row]),
+        "schedule_s": engine.costs.schedule_s,
+        "slots_free": engine.slots_free,
+        "kv_free_tokens": float(engine.kv_free_tokens),
+        "capacity_tok_s": engine.capacity_tok_s,
+        "demand_tok_s": float(demand_rates(view).sum()),
+        "demand_ratio": carry.demand_ratio,
+        "is_overloaded": carry.is_overloaded,
+        "is_admitted": bool(admitted(view)[row]) if carry.is_overloaded else None,
+        "is_held": bool(view.is_held[row]),
+        "swap_credit": carry.swap_credit,
+    }
+
+
+def _running_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
+    rows = np.array([row], np.intp)
+    turn = open_turn(view, tunables)
+    away = departures(view, rows, tunables.restore)
+    leaves = may_leave(turn, bool((~view.is_started[turn.seekers]).any()))
+    return {
+        "evict_s": float(away.evict_s[0]),
+        "load_s": float(away.load_s[0]),
+        "keeps_kv": "host" if away.is_write[0] else "recompute",
+        "safety_factor": tunables.safety_factor,
+        "may_leave_now": bool(leaves[turn.running == row][0]),
+        "is_beyond_cap": bool(beyond_cap(view, rows, tunables.max_unread_ratio)[0]),
+        "quantum_s": tunables.quantum_s,
+    }
+
+
+def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
+    turn = open_turn(view, tunables)
+    rows = np.array([row], np.intp)
+    terms = urgencies(view, tunables, rows)
+    back = restores(view, rows, tunables.restore)
+    asked = claims(view, tunables, rows)
+    beyond_exists = bool(beyond_cap(view, turn.running, tunables.max_unread_ratio).any())
+    want = int(classify(turn, rows, terms, beyond_exists).wants[0])
+    ledger = open_ledger(view, turn.running.size)
+    return {
+        "slack_s": float(terms.slack_s[0]),
+        "lead_s": float(terms.lead_s[0]),
+        "starving_s": float(terms.starving_s[0]),
+        "ageing_s": float(terms.starving_s[0]) / tunables.starvation_bound_s,
+        "urgency_s": float(terms.urgency_s[0]),
+        "comes_back_by": "load" if back.is_load[0] else "recompute",
+        "asks_as": None if want == NOTHING else str(CAUSES[want]),
+        "claim_tokens": asked.tokens[0],
+        "lacking_tokens": ledger.lacks_tokens(asked.tokens[0], asked.own_tokens[0]),
+    }
+
+
+def _decision_terms(view: View, plan: Plan, row: int) -> dict[str, Term]:
+    for decision in plan.decisions:
+        if decision.row == row:
+            return {
+                "action": str(decision.action),
+                "cause": str(decision.cause),
+                "benefit_s": decision.benefit_s,
+                "required_of_victim_s": decision.required_runway_s,
+                "partner": None if decision.partner_row is None else view.rids[decision.partner_row],
+            }
+    return {"action": None}
+
+
+def _rounded(terms: dict[str, Term]) -> dict[str, Term]:
+    """Nine digits after the point, so that 0.1 + 0.2 reads as people expect; infinities, which JSON lacks, as None."""
+    found: dict[str, Term] = {}
+    for key, value in terms.items():
+        if isinstance(value, float):
+            found[key] = round(value, 9) if math.isfinite(value) else None
+        else:
+            found[key] = value
+    return found
