@@ -124,7 +124,7 @@ def check_memory(view, plan):
         if view.state[row] in (StateCode.PREFILLING, StateCode.LOADING):
             free -= max(view.context_tokens[row] - view.kv_device_tokens[row], 0)
         elif view.state[row] == StateCode.PREEMPTED and row not in started:
-            free += max(private[row], 0)  # the host has it, or it is written and dropped (`releases`)
+            free += max(private[row], 0)  # dropped, or written and dropped (`releases`)
     for decision in plan.pauses:
         kept = decision.action is Action.PAUSE_KEEP
         freed = (

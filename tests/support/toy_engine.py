@@ -63,9 +63,14 @@ class ToyEngine:
         self.capacity_tok_s = capacity_tok_s
         self.carry = Carry()
         self.now_s = 0.0
+        self.held: set[str] = set()
         self.steps = 0
         self.log: list[tuple[float, Decision]] = []
         self.counts: Counter[str] = Counter()
+
+    def hold(self, rid, is_held):
+        """An operator's pause, or the end of it."""
+        self.held = self.held | {rid} if is_held else self.held - {rid}
 
     def run_until(self, end_s):
         while self.now_s < end_s - 1e-9:
@@ -108,6 +113,7 @@ class ToyEngine:
                     is_first_run=stream.runs <= 1, context_tokens=stream.context,
                     remaining_tokens=stream.output_tokens - stream.made, length_tokens=stream.output_tokens,
                     kv_device_tokens=stream.device, kv_host_tokens=stream.host, kv_both_tokens=stream.both,
+                    is_held=rid in self.held,
                 )
             )  # fmt: skip
 
@@ -123,7 +129,10 @@ class ToyEngine:
         for release in decided.releases:
             stream = self.streams[release.rid]
             assert stream.state is S.PREEMPTED
-            stream.host, stream.device, stream.both = stream.context, 0, 0
+            assert release.tokens <= stream.device
+            stream.host += release.write_tokens
+            stream.device -= release.tokens
+            stream.both = max(stream.both - (release.tokens - release.write_tokens), 0)
         for write in decided.writes:
             stream = self.streams[write.rid]
             if stream.state is S.RUNNING:

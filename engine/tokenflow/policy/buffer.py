@@ -6,6 +6,7 @@ import msgspec
 
 MIN_RATE_TOK_S = 0.1
 MAX_RATE_TOK_S = 10_000.0
+_ROUNDING_S = 1e-9  # below this a gap is a rounding error, not a stall
 
 
 def sane_rate(rate_tok_s: float | None) -> float | None:
@@ -114,7 +115,7 @@ class VirtualBuffer(msgspec.Struct, array_like=True):
         if self.is_ended or not self.has_reader:
             return
         dry_s = elapsed_s - readable_tokens / self.rate_tok_s
-        if dry_s > 0.0:
+        if dry_s > _ROUNDING_S:
             self.stall_s += dry_s
             self.dry_s += dry_s
             if not self.is_stalled:

@@ -90,7 +90,7 @@ class Exchange:
         victims.is_used[number] = True
         self._gone.append(victims.rows[number])
         turn.swap_credit -= 1.0
-        turn.ledger.host_free_tokens -= leaving.written_tokens
+        turn.ledger.promise_host(leaving.written_tokens)
         turn.pause(
             victims.rows[number], leaving.action, cause, leaving.freed_tokens, victims.runways_s[number],
             required_s, newcomer,

@@ -123,7 +123,7 @@ class Rotation:
             victims.is_used[number] = True
             self._gone.append(row)
             turn.swap_credit -= 1.0
-            turn.ledger.host_free_tokens -= leaving.written_tokens
+            turn.ledger.promise_host(leaving.written_tokens)
             turn.pause(
                 row, leaving.action, self._pause_cause(victims, number, required_s, place), leaving.freed_tokens,
                 victims.runways_s[number], required_s, self._rows[place],

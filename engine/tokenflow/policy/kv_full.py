@@ -7,22 +7,10 @@ least by it; one stream always goes on running.
 import numpy as np
 
 from tokenflow.policy.costs import departures
-from tokenflow.policy.ledger import GROWTH_TOKENS, freed_tokens, unwritten_tokens
+from tokenflow.policy.ledger import GROWTH_TOKENS, freed_tokens, growth_tokens, unwritten_tokens
 from tokenflow.policy.plan import Action, Cause
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import runways
-
-_STEPS = 2  # the step in flight and the next one
-
-
-def growth_tokens(turn: Turn) -> float:
-    """Pages, in tokens, that the running rows allocate within the next two steps."""
-    view, rows = turn.view, turn.running
-    page = view.engine.page_tokens
-    if page <= 1:
-        return float(_STEPS * rows.size)
-    context = np.fmax(view.context_tokens[rows], 0.0)
-    return float((np.ceil((context + _STEPS) / page) - np.ceil(context / page)).sum()) * page
 
 
 def relieve(turn: Turn) -> None:
@@ -31,8 +19,8 @@ def relieve(turn: Turn) -> None:
     if rows.size < 2:
         return
     headroom = rows.size * max(view.engine.page_tokens, GROWTH_TOKENS)
-    writable = min(ledger.unwritten_tokens, ledger.host_free_tokens)
-    lacking = growth_tokens(turn) - (ledger.free_tokens + headroom + writable)
+    # Copies of paused streams go first, written or given up (`releases`).
+    lacking = growth_tokens(view, rows) - (ledger.free_tokens + headroom + ledger.unwritten_tokens)
     if lacking <= 0.0:
         return
     runway_s = runways(view, rows)
@@ -50,7 +38,7 @@ def relieve(turn: Turn) -> None:
             break
         is_write = bool(away.is_write[index]) and unwritten[index] <= ledger.host_free_tokens
         if is_write:
-            ledger.host_free_tokens -= float(unwritten[index])
+            ledger.promise_host(float(unwritten[index]))
         turn.pause(
             int(rows[index]),
             Action.PAUSE_OFFLOAD if is_write else Action.PAUSE_DROP,

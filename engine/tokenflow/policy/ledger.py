@@ -15,6 +15,7 @@ Rows = NDArray[np.intp]
 
 GROWTH_TOKENS = 8  # room that each running stream keeps, so that a start does not fill the pool a step later
 _MOST_GROWTH_TOKENS = 256
+_GROWTH_STEPS = 2
 
 
 class Claims(NamedTuple):
@@ -37,6 +38,7 @@ class Ledger:
     unwritten_tokens: float
     host_free_tokens: float
     claimed_tokens: float = 0.0
+    promised_host_tokens: float = 0.0  # of the host's room: what victims write as they leave
 
     def take(self, tokens: float, own_tokens: float) -> None:
         """A start takes a slot and its pages. Only where `can_take`."""
@@ -50,6 +52,11 @@ class Ledger:
             self.unwritten_tokens += self.free_tokens
             self.host_free_tokens += self.free_tokens
             self.free_tokens = 0.0
+
+    def promise_host(self, tokens: float) -> None:
+        """A victim will write this much to the host."""
+        self.host_free_tokens -= tokens
+        self.promised_host_tokens += tokens
 
     def lacks_tokens(self, tokens: float, own_tokens: float) -> float:
         """Pages that are lacking for a start, in tokens; 0 if there are enough."""
@@ -101,6 +108,15 @@ def claims(view: View, tunables: Tunables, rows: Rows) -> Claims:
     held = np.where(is_first, view.kv_device_tokens[rows], own + view.kv_shared_tokens[rows])
     tokens = np.fmax(pages(view, context + growth) - np.fmax(held, 0.0), 0.0)
     return Claims(tokens.tolist(), own.tolist())
+
+
+def growth_tokens(view: View, running: Rows) -> float:
+    """Pages, in tokens, that running rows allocate within the step in flight and the next one."""
+    page = view.engine.page_tokens
+    if page <= 1:
+        return float(_GROWTH_STEPS * running.size)
+    context = np.fmax(view.context_tokens[running], 0.0)
+    return float((np.ceil((context + _GROWTH_STEPS) / page) - np.ceil(context / page)).sum()) * page
 
 
 def droppable_tokens(view: View, rows: Rows) -> Floats:

@@ -59,27 +59,40 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     partner_row: int | None = None
 
 
-class Transfer(msgspec.Struct, frozen=True, gc=False):
-    """KV tokens of one request that are to be copied to the host, or to be freed on the device."""
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """KV tokens of a running request that are to be copied to the host during the next step."""
 
     rid: str
     row: int
     tokens: int
 
 
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """Device KV of a paused request that has to make room: at least `tokens` are freed.
+
+    `write_tokens` of them are copied to the host before; the others the host has already, or they are given up and
+    computed again at the resume (only where running streams could not grow otherwise).
+    """
+
+    rid: str
+    row: int
+    tokens: int
+    write_tokens: int = 0
+
+
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """A decision. `pauses` come before `starts`; both are in order.
 
     `writes` are copies to the host for the next step, in order, already within the transfer budget. `releases` are
-    paused streams whose device copies make the room that the starts need: what the host has of them is dropped,
-    the rest is written first. `drain_first`: let the step in flight finish, so that no token of a victim is lost.
+    paused streams whose device copies make the room that starts and growth need. `drain_first`: let the step in
+    flight finish, so that no token of a victim is lost.
     """
 
     carry: Carry
     pauses: tuple[Decision, ...] = ()
     starts: tuple[Decision, ...] = ()
-    writes: tuple[Transfer, ...] = ()
-    releases: tuple[Transfer, ...] = ()
+    writes: tuple[Write, ...] = ()
+    releases: tuple[Release, ...] = ()
     blocked: tuple[int, ...] = ()  # rows passed over for want of pages: `reasons` says waiting_memory for them
 
     @property

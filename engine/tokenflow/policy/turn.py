@@ -7,19 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.carry import MAX_ELAPSED_S, Carry
-from tokenflow.policy.ledger import Ledger, droppable_tokens, open_ledger, unwritten_tokens
+from tokenflow.policy.ledger import Ledger, growth_tokens, open_ledger
 from tokenflow.policy.overload import OverloadState, advance
-from tokenflow.policy.plan import Action, Cause, Decision, Plan, Transfer
+from tokenflow.policy.plan import Action, Cause, Decision, Plan, Release
+from tokenflow.policy.releases import releases
 from tokenflow.policy.states import Reason
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.urgency import runways
 from tokenflow.policy.view import PREEMPTED, RUNNING, WAITING, View
 from tokenflow.policy.writeahead import writes
 
 Rows = NDArray[np.intp]
 
 # Enum members are looked up once: on Python 3.11 each look-up costs as much as a small array operation.
-_ADMIT, _RESUME, _LOAD, _RECOMPUTE = Action.ADMIT, Action.RESUME, Action.RESUME_LOAD, Action.RESUME_RECOMPUTE
+_KEEP, _ADMIT, _RESUME, _LOAD, _RECOMPUTE = (
+    Action.PAUSE_KEEP,
+    Action.ADMIT,
+    Action.RESUME,
+    Action.RESUME_LOAD,
+    Action.RESUME_RECOMPUTE,
+)
 _OVERLOAD = Cause.OVERLOAD
 _PAUSE_REASONS = {
     Cause.STARVATION_BOUND.value: Reason.PREEMPTED_PRIORITY,
@@ -51,6 +57,7 @@ class Turn:
     pauses: list[Decision] = field(default_factory=list)
     starts: list[Decision] = field(default_factory=list)
     blocked: list[int] = field(default_factory=list)
+    freed_tokens: float = 0.0  # device pages of victims whose KV leaves at once
 
     @property
     def is_overloaded(self) -> bool:
@@ -69,6 +76,8 @@ class Turn:
         )
         self.ledger.slots += 1
         self.ledger.free_tokens += freed_tokens
+        if action is not _KEEP:
+            self.freed_tokens += freed_tokens
 
     def start(
         self, row: int, cause: Cause, tokens: float, own_tokens: float, is_load: bool, urgency_s: float | None = None,
@@ -102,14 +111,27 @@ class Turn:
             self.swap_credit,
             self.slice_s,
         )
+        host_room = self.view.engine.host_free_tokens - self.ledger.promised_host_tokens
+        released = self._releases(host_room)
+        for release in released:
+            host_room -= release.write_tokens
         return Plan(
-            carry=carry,
-            pauses=tuple(self.pauses),
-            starts=tuple(self.starts),
-            writes=writes(self.view, self.tunables, self.running),
-            releases=self._releases() if self.starts else (),
-            blocked=tuple(self.blocked),
+            carry,
+            tuple(self.pauses),
+            tuple(self.starts),
+            writes(self.view, self.tunables, self.running, host_room),
+            released,
+            tuple(self.blocked),
         )
+
+    def _releases(self, host_room_tokens: float) -> tuple[Release, ...]:
+        """Nothing, where what is free suffices for the starts and for the growth of those who run."""
+        growth = growth_tokens(self.view, self.running)
+        lacking = self.ledger.claimed_tokens + growth - max(self.view.engine.kv_free_tokens, 0.0) - self.freed_tokens
+        if lacking <= 0.0:
+            return ()
+        started = {decision.row for decision in self.starts}
+        return releases(self.view, started, lacking, growth, host_room_tokens)
 
     def _start_action(self, row: int, is_load: bool) -> tuple[Action, Reason]:
         view = self.view
@@ -118,25 +140,6 @@ class Turn:
         if view.kv_device_tokens.item(row) >= view.context_tokens.item(row):
             return _RESUME, _STARVING
         return (_LOAD, _LOADING) if is_load else (_RECOMPUTE, _RECOMPUTING)
-
-    def _releases(self) -> tuple[Transfer, ...]:
-        """Paused streams that give up device copies for the starts, the longest runway first."""
-        view = self.view
-        lacking = self.ledger.claimed_tokens - max(view.engine.kv_free_tokens, 0.0)
-        if lacking <= 0.0:
-            return ()
-        started = {decision.row for decision in self.starts}
-        rows = ((view.state == PREEMPTED) & (view.kv_device_tokens > 0.0)).nonzero()[0]
-        held = droppable_tokens(view, rows) + unwritten_tokens(view, rows)
-        order = np.lexsort((view.serial[rows], view.arrival_s[rows], -runways(view, rows)))
-        found: list[Transfer] = []
-        for row, tokens in zip(rows[order].tolist(), held[order].tolist(), strict=True):
-            if lacking <= 0.0:
-                break
-            if row not in started and tokens > 0.0:
-                found.append(Transfer(view.rids[row], row, int(tokens)))
-                lacking -= tokens
-        return tuple(found)
 
 
 def open_turn(view: View, tunables: Tunables) -> Turn:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.ledger import unwritten_tokens
-from tokenflow.policy.plan import Transfer
+from tokenflow.policy.plan import Write
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.urgency import runways
 from tokenflow.policy.view import View
@@ -12,19 +12,19 @@ from tokenflow.policy.view import View
 Rows = NDArray[np.intp]
 
 
-def writes(view: View, tunables: Tunables, running: Rows) -> tuple[Transfer, ...]:
+def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: float) -> tuple[Write, ...]:
     """Copies of running streams' KV, the longest runway first (the likeliest next victims), within the budget.
 
     The budget is what the link carries in `transfer_budget_ratio` of a step, less what is in flight, so that no
-    copy outlives the step it hides behind; and never more than the host has room for. Without `write_through` only
+    copy outlives the step it hides behind; and never more than `host_room_tokens`. Without `write_through` only
     as much is written as the arrivals of one eviction's time will want (arrival rate x eviction tail x mean KV).
     `running` leaves out whom the plan pauses: those are written as they leave.
     """
     engine, costs = view.engine, view.engine.costs
-    if engine.kv_bytes_per_token <= 0.0 or not running.size or engine.host_free_tokens <= 0.0:
+    if engine.kv_bytes_per_token <= 0.0 or not running.size or host_room_tokens <= 0.0:
         return ()
     budget_bytes = tunables.transfer_budget_ratio * engine.step_s * costs.d2h_bytes_s - engine.d2h_backlog_bytes
-    budget_tokens = min(budget_bytes / engine.kv_bytes_per_token, engine.host_free_tokens)
+    budget_tokens = min(budget_bytes / engine.kv_bytes_per_token, host_room_tokens)
     page = max(engine.page_tokens, 1)
     if not budget_tokens >= page:
         return ()
@@ -49,13 +49,13 @@ def _anticipated_tokens(view: View, running: Rows) -> float:
     return wanted - float(view.kv_both_tokens[running][is_written].sum())
 
 
-def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int) -> tuple[Transfer, ...]:
+def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int) -> tuple[Write, ...]:
     rids = view.rids
-    found: list[Transfer] = []
+    found: list[Write] = []
     for row, wanted in zip(rows.tolist(), tokens.tolist(), strict=True):
         granted = wanted if wanted <= budget_tokens else budget_tokens // page * page
         if granted < page:
             break
-        found.append(Transfer(rids[row], row, int(granted)))
+        found.append(Write(rids[row], row, int(granted)))
         budget_tokens -= granted
     return tuple(found)
