@@ -120,7 +120,7 @@ class EngineProcess:
         """
         self.remember_descendants()
         if is_polite:
-            processes.send([self.pid], signal.SIGTERM)
+            processes.send([self.pid], self.plan.ending_signal)
             await asyncio.wait([self._watches[self.pid]], timeout=grace_s)
             grace_s = 0.0 if self._child.poll() is None else _STRAGGLER_GRACE_S
         left = await processes.end_processes(self.pid, self.link_folder, self._known, grace_s)

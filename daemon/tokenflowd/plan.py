@@ -1,6 +1,7 @@
 """From a profile to the command and the environment of one engine."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import msgspec
 from tokenflow.errors import UsageError
 from tokenflow.link import LINK_ENV
 from tokenflowd import arguments
-from tokenflowd.profiles.schema import Profile
+from tokenflowd.profiles.schema import Device, Profile
 from tokenflowd.profiles.tunables import TunableOverrides
 
 SETTINGS_ENV = "TOKENFLOW_SETTINGS"  # read by tokenflow.sglang.settings
@@ -38,6 +39,15 @@ class EnginePlan:
     def url(self) -> str:
         host = _EVERYWHERE.get(self.host, self.host)
         return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+
+    @property
+    def ending_signal(self) -> signal.Signals:
+        """What asks SGLang's main process to end.
+
+        On SIGTERM it looks every 5 s and lets its schedulers release GPU memory; on SIGINT it ends in half a second
+        and kills them, which costs nothing where there is no GPU.
+        """
+        return signal.SIGINT if self.device == Device.CPU else signal.SIGTERM
 
     def is_for(self, profile_name: str, extra_arguments: list[str]) -> bool:
         return self.profile.name == profile_name and self.extra_arguments == tuple(extra_arguments)

@@ -7,7 +7,7 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
     exit=N              writes an error and exits with code N while starting
     no-plugin           serves /v1/models and writes SGLang's line, but no link
     incompatible        as no-plugin, with a frontend that says that nothing is hooked
-    deaf                serves and ignores SIGTERM
+    deaf                serves and ignores SIGTERM and SIGINT
     wedged              serves, has work, and its last step was long ago
     silent              serves and sends telemetry once
     streams=N           serves with N open streams, which end when they are cut
@@ -163,6 +163,7 @@ def main() -> None:
         schedule(behaviour)
     if behaviour.name == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     say("[x] server_args={}")
     say("Multi-thread loading shards:  50% Completed | 1/2 [00:01<00:00,  1.17s/it]")
     say(f"settings {os.environ['TOKENFLOW_SETTINGS']} link {FOLDER}")
