@@ -2,7 +2,7 @@
 
 import msgspec
 
-MAX_ELAPSED_S = 1.0  # a clock that jumps counts as this much time at most
+MAX_ELAPSED_S = 0.5  # a clock that jumps counts as this much at most: less than any timer here needs
 
 
 class Carry(msgspec.Struct, frozen=True, gc=False):

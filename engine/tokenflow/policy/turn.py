@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenflow.policy.carry import MAX_ELAPSED_S, Carry
+from tokenflow.policy.carry import Carry
 from tokenflow.policy.ledger import Ledger, growth_tokens, open_ledger
 from tokenflow.policy.overload import OverloadState, advance
 from tokenflow.policy.plan import Action, Cause, Decision, Plan, Release
@@ -151,7 +151,7 @@ def open_turn(view: View, tunables: Tunables) -> Turn:
     credit = most if carry.swap_credit is None else min(carry.swap_credit + elapsed_s * per_s, most)
     slice_s = carry.slice_s
     if slice_s != math.inf:
-        slice_s = min(slice_s + elapsed_s, 2.0 * MAX_ELAPSED_S)
+        slice_s += elapsed_s
     state = view.state
     running = (state == RUNNING).nonzero()[0]
     seekers = (state <= PREEMPTED).nonzero()[0]
