@@ -31,6 +31,12 @@ def test_what_is_wrong_is_in_the_header():
     assert "▲ 1 stream is stalled" in alarmed
 
 
+def test_an_unmeasured_capacity_is_said_so():
+    status = status_document(EngineState.SERVING)
+    status.capacity.capacity_tok_s = None
+    assert "demand 48.5 tok/s, capacity not measured yet" in render_frame(status, requests_of([]), Look())[1]
+
+
 def test_every_state_in_ascii():
     for state in EngineState:
         frame = render_frame(status_document(state), requests_of(request_rows()), Look(), use_ascii=True)

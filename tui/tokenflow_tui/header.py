@@ -3,7 +3,7 @@
 from tfctl import formats
 from tfctl.output import Look, Role
 from tfctl.views.cells import Cell
-from tfctl.views.status import engine_role
+from tfctl.views.status import demand_text, engine_role
 from tokenflow.policy.states import Mode
 from tokenflow.wire import Capacity, StatusDocument
 
@@ -30,8 +30,7 @@ def header_lines(status: StatusDocument, look: Look) -> list[list[Cell]]:
 
 def _load_line(status: StatusDocument, look: Look) -> list[Cell]:
     capacity = status.capacity
-    of = formats.rate(capacity.capacity_tok_s, unicode=look.unicode)
-    line = [Cell(f"demand {formats.figure(capacity.demand_tok_s)} of {of}")]
+    line = [Cell(demand_text(capacity))]
     used_ratio = _used_ratio(capacity)
     if used_ratio is not None:
         role = Role.GOOD if used_ratio < 0.9 else Role.WARN if used_ratio <= 1.0 else Role.BAD

@@ -3,7 +3,7 @@
 from tfctl import formats
 from tfctl.output import Look, Role
 from tokenflow.policy.states import Mode
-from tokenflow.wire import Alarm, EngineInfo, EngineState, PluginState, PolicyInfo, StatusDocument
+from tokenflow.wire import Alarm, Capacity, EngineInfo, EngineState, PluginState, PolicyInfo, StatusDocument
 
 _LABEL_WIDTH = 10
 _ROLES = {
@@ -105,10 +105,16 @@ def _mode_text(policy: PolicyInfo, mode: Mode) -> str:
     return text
 
 
+def demand_text(capacity: Capacity) -> str:
+    """The summed rates against what the engine can make: `demand 48.5 of 62 tok/s`."""
+    if capacity.capacity_tok_s is None:
+        return f"demand {formats.rate(capacity.demand_tok_s)}, capacity not measured yet"
+    return f"demand {formats.figure(capacity.demand_tok_s)} of {formats.rate(capacity.capacity_tok_s)}"
+
+
 def _load_rows(document: StatusDocument, look: Look) -> list[tuple[str, str]]:
     capacity, quality = document.capacity, document.quality
-    of = formats.rate(capacity.capacity_tok_s, unicode=look.unicode)
-    demand = f"demand {formats.figure(capacity.demand_tok_s)} of {of}"
+    demand = demand_text(capacity)
     if capacity.headroom_ratio is not None:
         demand += f", headroom {formats.percent(capacity.headroom_ratio)}"
     if capacity.saturation_forecast_s is not None:
