@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tokenflow.sglang.annotation import read
+from tokenflow.sglang.annotation import is_hidden, read
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.frontend import Frontend
 from tokenflow.sglang.middleware import TokenFlowMiddleware
@@ -31,7 +31,8 @@ class Client:
     def __init__(self, app, path="/v1/chat/completions", method="POST", **headers):
         self.frontend = Frontend(PluginSettings(), FaultGuard(), Reports())
         self.hooks = TokenizerHooks(self.frontend)
-        self.app = TokenFlowMiddleware(lambda *a: app(self, *a), self.frontend)
+        self.is_ready = True
+        self.app = TokenFlowMiddleware(lambda *a: app(self, *a), self.frontend, lambda: self.is_ready)
         raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
         self.scope = {"type": "http", "method": method, "path": path, "headers": raw}
         self.messages = []
@@ -63,6 +64,7 @@ async def outputs_of(manager, obj, request):
     tokenized = SimpleNamespace(rid=obj.rid, stream=obj.stream, sampling_params=SimpleNamespace(custom_params=None))
     manager.hooks.before_send_one(manager, tokenized)
     manager.seen = read(tokenized.sampling_params)
+    manager.is_hidden = is_hidden(tokenized.sampling_params)
     for count in (1, 2, 4):
         yield {"meta_info": {"id": obj.rid, "completion_tokens": count}}
 
@@ -94,6 +96,14 @@ async def test_a_stream_gets_its_id_its_reader_and_anti_buffering_headers():
     assert [v for n, v in client.messages[0]["headers"] if n.lower() == b"cache-control"] == [b"no-cache"]
     assert not client.frontend.streams
     assert current_stream.get() is None
+
+
+async def test_what_comes_before_the_engine_is_ready_is_its_own_warm_up():
+    client = Client(streaming_app)
+    client.is_ready = False
+    await client.run()
+    assert client.is_hidden
+    assert client.seen is None
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", ""])

@@ -4,7 +4,7 @@ from sglang_fakes import FINISH_ABORT, FINISH_LENGTH, FakeReq
 
 from tokenflow.link import Delivery
 from tokenflow.policy.states import RateSource, RequestState
-from tokenflow.sglang.annotation import Annotation, attach
+from tokenflow.sglang.annotation import Annotation, attach, attach_hidden
 from tokenflow.sglang.readers import BATCH_READER, Reader
 from tokenflow.sglang.tracker import KEEP_ENDED_COUNT, KEEP_ENDED_S, RequestTracker
 
@@ -52,6 +52,14 @@ def test_health_probes_are_nobodys_stream():
     tracker.count_step([probe], 1.0)
     assert not tracker.requests
     assert tracker.totals.generated_tokens == 0
+
+
+def test_a_warm_up_is_nobodys_stream():
+    tracker, warm_up = RequestTracker(6.0), FakeReq("tf-warm")
+    attach_hidden(warm_up.sampling_params)
+    warm_up.make(3)
+    tracker.count_step([warm_up], 1.0)
+    assert not tracker.requests
 
 
 def test_a_batch_request_has_no_reader_and_no_ttft_sample():

@@ -36,10 +36,20 @@ def attach(sampling_params: Any, annotation: Annotation) -> None:
     sampling_params.custom_params = {**(sampling_params.custom_params or {}), KEY: value}
 
 
+def attach_hidden(sampling_params: Any) -> None:
+    """Marks a request that is nobody's: SGLang's own warm-up. It is not tracked."""
+    sampling_params.custom_params = {**(sampling_params.custom_params or {}), KEY: None}
+
+
+def is_hidden(sampling_params: Any) -> bool:
+    custom_params = sampling_params.custom_params
+    return isinstance(custom_params, dict) and KEY in custom_params and custom_params[KEY] is None
+
+
 def read(sampling_params: Any) -> Annotation | None:
     """The annotation of a request, or None for one that did not come through our middleware."""
     custom_params = sampling_params.custom_params
-    if not isinstance(custom_params, dict) or KEY not in custom_params:
+    if not isinstance(custom_params, dict) or custom_params.get(KEY) is None:
         return None
     class_name, rate_tok_s, rate_source, arrival_s, parent_rid = custom_params[KEY]
     return Annotation(Reader(class_name, rate_tok_s, RateSource(rate_source)), arrival_s, parent_rid)

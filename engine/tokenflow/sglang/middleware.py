@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from tokenflow.sglang.frontend import Frontend
+from tokenflow.sglang.frontend import Frontend, is_engine_ready
 from tokenflow.sglang.readers import BadReaderError, reader_of
 from tokenflow.sglang.streams import StreamContext, current_stream, mint_rid
 
@@ -38,9 +38,10 @@ OWN_RID_PATHS = frozenset({"/v1/responses"})
 class TokenFlowMiddleware:
     """Wraps generation routes; everything else passes untouched."""
 
-    def __init__(self, app: App, frontend: Frontend) -> None:
+    def __init__(self, app: App, frontend: Frontend, is_ready: Callable[[], bool] = is_engine_ready) -> None:
         self._app = app
         self._frontend = frontend
+        self._is_ready = is_ready
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         is_generation = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATION_PATHS
@@ -57,6 +58,7 @@ class TokenFlowMiddleware:
             await _send_error(send, 400, "invalid_request_error", "invalid_value", error.parameter, str(error))
             return
         stream = StreamContext(mint_rid(), reader, time.monotonic(), asyncio.current_task())
+        stream.is_warm_up = not self._is_ready()
         stream.route_mints_rid = scope["path"] in OWN_RID_PATHS
         await _Response(self._app, self._frontend, stream, send).run(scope, receive)
 

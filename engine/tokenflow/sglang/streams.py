@@ -28,6 +28,7 @@ class StreamContext:
     arrival_s: float
     task: "asyncio.Task[object] | None" = None
     route_mints_rid: bool = False  # SGLang's responses route names its own ids and aborts by them
+    is_warm_up: bool = False  # it came before the engine was ready: SGLang's own
     is_streaming: bool = False
     is_rid_taken: bool = False
     is_disconnected: bool = False

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from typing import Any
 
-from tokenflow.sglang.annotation import Annotation, attach
+from tokenflow.sglang.annotation import Annotation, attach, attach_hidden
 from tokenflow.sglang.frontend import Frontend
 from tokenflow.sglang.readers import BATCH_READER
 from tokenflow.sglang.streams import StreamContext, current_stream
@@ -48,7 +48,11 @@ class TokenizerHooks:
             return
         try:
             for tokenized in tokenized_objs:
-                if hasattr(tokenized, "sampling_params"):
+                if not hasattr(tokenized, "sampling_params"):
+                    continue
+                if stream.is_warm_up:
+                    attach_hidden(tokenized.sampling_params)
+                else:
                     parent_rid = None if tokenized.rid == stream.rid else stream.rid
                     # With n > 1 SGLang first runs the prompt alone, unstreamed: nobody reads that one.
                     reader = stream.reader if tokenized.stream else BATCH_READER

@@ -51,10 +51,12 @@ class RequestTracker:
     new_ttfts_s: list[float] = field(default_factory=list)
 
     def see(self, req: Any, now_s: float) -> TrackedRequest | None:
-        """The entry of one of SGLang's requests, made if it is new. None for health probes."""
+        """The entry of one of SGLang's requests, made if it is new. None for health probes and warm-ups."""
         entry = self.requests.get(req.rid)
         if entry is not None or req.rid.startswith(HEALTH_CHECK_PREFIX):
             return entry
+        if annotation.is_hidden(req.sampling_params):
+            return None
         note = annotation.read(req.sampling_params)
         reader = note.reader if note else self._default_reader()
         stream = StreamState(
