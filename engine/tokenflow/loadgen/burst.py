@@ -1,6 +1,7 @@
 """A run of streams in a thread of its own, with a line about it now and then while somebody wants to read it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
@@ -40,7 +41,7 @@ class BackgroundBurst:
 
     def cancel(self) -> None:
         loop = self._loop_ready.result()
-        if not self.is_over:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the run has just ended by itself
             loop.call_soon_threadsafe(self._run.cancel)
 
     async def _main(self) -> RunResult:
