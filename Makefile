@@ -11,7 +11,7 @@ SHELL := /bin/bash
 .PHONY: help run test stop bench lint format clean venv model
 
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	command -v $$python >/dev/null 2>&1 && \
 	$$python -c '$(SUITS)' 2>/dev/null && \
 	echo $$python && break; done)
