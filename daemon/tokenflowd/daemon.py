@@ -22,7 +22,7 @@ from tokenflowd.snapshot import Snapshots
 from tokenflowd.supervisor import Supervisor
 
 log = structlog.get_logger()
-_LEFTOVER_GRACE_S = 5.0
+_LEFTOVER_GRACE_S = 3.0
 
 
 class Daemon:
