@@ -106,8 +106,9 @@ def check_structure(view, plan):
         assert not view.is_held[decision.row]
     assert len(plan.starts) <= max(view.engine.slots_free, 0) + len(plan.pauses)
     started = {decision.row for decision in plan.starts}
+    kept = {decision.row for decision in plan.pauses if decision.action is Action.PAUSE_KEEP}
     for release in plan.releases:
-        assert view.state[release.row] == StateCode.PREEMPTED
+        assert view.state[release.row] == StateCode.PREEMPTED or release.row in kept
         assert release.row not in started
     for write in plan.writes:
         assert view.state[write.row] == StateCode.RUNNING

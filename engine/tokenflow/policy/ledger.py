@@ -39,6 +39,7 @@ class Ledger:
     host_free_tokens: float
     claimed_tokens: float = 0.0
     promised_host_tokens: float = 0.0  # of the host's room: what victims write as they leave
+    is_idle: bool = False  # nobody holds a slot: then copies are given up too, or nobody might ever start
 
     def take(self, tokens: float, own_tokens: float) -> None:
         """A start takes a slot and its pages. Only where `can_take`."""
@@ -50,7 +51,7 @@ class Ledger:
         if self.free_tokens < 0.0:
             assert self.unwritten_tokens + self.free_tokens > -1e-6
             self.unwritten_tokens += self.free_tokens
-            self.host_free_tokens += self.free_tokens
+            self.host_free_tokens = max(self.host_free_tokens + self.free_tokens, 0.0)
             self.free_tokens = 0.0
 
     def promise_host(self, tokens: float) -> None:
@@ -63,7 +64,9 @@ class Ledger:
         lacking = tokens - self.free_tokens
         if lacking <= 0.0:
             return 0.0
-        writable = min(self.unwritten_tokens - own_tokens, self.host_free_tokens)
+        writable = self.unwritten_tokens - own_tokens
+        if not self.is_idle:
+            writable = min(writable, self.host_free_tokens)
         return max(lacking - writable, 0.0) if writable > 0.0 else lacking
 
     def can_take(self, tokens: float, own_tokens: float) -> bool:
@@ -88,7 +91,8 @@ def open_ledger(view: View, running_count: int) -> Ledger:
     if arriving.size:
         outstanding = pages(view, view.context_tokens[arriving] + 1.0) - view.kv_device_tokens[arriving]
         free -= float(np.fmax(outstanding, 0.0).sum())
-    return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free)
+    is_idle = running_count == 0 and not arriving.size
+    return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free, is_idle=is_idle)
 
 
 def claims(view: View, tunables: Tunables, rows: Rows) -> Claims:

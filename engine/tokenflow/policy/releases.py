@@ -9,20 +9,26 @@ from tokenflow.policy.view import PREEMPTED, View
 
 
 def releases(
-    view: View, started: set[int], lacking_tokens: float, growth_tokens: float, host_room_tokens: float
+    view: View,
+    started: set[int],
+    kept: list[int],
+    lacking_tokens: float,
+    may_give_up_tokens: float,
+    host_room_tokens: float,
 ) -> tuple[Release, ...]:
-    """Device copies of paused streams worth `lacking_tokens`, the longest runway first.
+    """Device copies of paused streams worth `lacking_tokens`, the longest runway first. `kept` are being paused now.
 
-    What the host has is dropped, and what it has room for is written. If that is not enough for the growth of those
-    who run (`growth_tokens` of what is lacking), copies are given up too: recomputing one paused stream costs less
-    than pausing a running one. For starts that is not done: they wait.
+    What the host has is dropped, and what it has room for is written. If that is not enough, as much of what is
+    lacking as `may_give_up_tokens` is given up and recomputed later: for the growth of those who run (recomputing
+    one paused stream costs less than pausing a running one), and for starts only where nobody runs at all.
     """
     rows = ((view.state == PREEMPTED) & (view.kv_device_tokens > 0.0)).nonzero()[0]
+    rows = np.concatenate([rows, np.array(kept, np.intp)])
     rows = rows[np.lexsort((view.serial[rows], view.arrival_s[rows], -runways(view, rows)))]
     columns = (rows, droppable_tokens(view, rows), unwritten_tokens(view, rows))
-    kept = [[row, *others] for row, *others in zip(*(c.tolist() for c in columns), strict=True) if row not in started]
+    copies = [[row, *others] for row, *others in zip(*(c.tolist() for c in columns), strict=True) if row not in started]
     found: dict[int, tuple[float, float]] = {}
-    for item in kept:
+    for item in copies:
         row, drop, unwritten = item
         if lacking_tokens <= 0.0:
             break
@@ -31,8 +37,8 @@ def releases(
         item[2] = unwritten - written
         lacking_tokens -= drop + written
         found[row] = (drop + written, written)
-    lacking_tokens = min(lacking_tokens, growth_tokens)
-    for row, _, unwritten in kept:
+    lacking_tokens = min(lacking_tokens, may_give_up_tokens)
+    for row, _, unwritten in copies:
         if lacking_tokens <= 0.0:
             break
         tokens, written = found.get(row, (0.0, 0.0))

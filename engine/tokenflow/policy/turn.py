@@ -131,7 +131,9 @@ class Turn:
         if lacking <= 0.0:
             return ()
         started = {decision.row for decision in self.starts}
-        return releases(self.view, started, lacking, growth, host_room_tokens)
+        may_give_up = lacking if self.ledger.is_idle else growth
+        kept = [decision.row for decision in self.pauses if decision.action is _KEEP]
+        return releases(self.view, started, kept, lacking, may_give_up, host_room_tokens)
 
     def _start_action(self, row: int, is_load: bool) -> tuple[Action, Reason]:
         view = self.view

@@ -117,7 +117,7 @@ def _reschedule(turn: Turn) -> None:
             return safe(number, leaving) if buffers[number] > buffer else None
 
         cause = Cause.FIRST_TOKEN if terms.is_first[index] else Cause.RESCUE
-        if not exchange.swap(index, cause, outranked):
+        if not exchange.swap(index, cause, outranked) and turn.ledger.slots <= 0:
             break  # sorted by value: nobody behind outranks more
     exchange.close()
 
