@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "docs/img/live.svg")
-    parser.add_argument("--after-s", type=float, default=14.0, help="when to look, in seconds after the burst")
+    parser.add_argument("--after-tokens", type=int, default=450, help="look when so many tokens have arrived")
     parser.add_argument("--width", type=int, default=100, help="columns of the terminal")
     options = parser.parse_args()
     engine = Tfctl().status().engine
@@ -49,9 +49,11 @@ def main() -> int:
         max_output_tokens=160,
         seed=1,
     )
-    burst = BackgroundBurst(LoadRun(Endpoint(url=engine.url, model=engine.model), plan_streams(workload)), print)
+    run = LoadRun(Endpoint(url=engine.url, model=engine.model), plan_streams(workload))
+    burst = BackgroundBurst(run, print)
     burst.narrate()
-    time.sleep(options.after_s)
+    while not burst.is_over and sum(recorder.token_count for recorder in run.recorders) < options.after_tokens:
+        time.sleep(0.05)
     shots = [(command, on_terminal(command, options.width)) for command in ("status", "ps")]
     burst.cancel()
     burst.wait()
