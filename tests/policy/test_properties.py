@@ -116,13 +116,7 @@ def _longest_without(view):
 
     def gone_s(row):
         is_read = view.is_started[row] and not np.isnan(view.rate_tok_s[row])
-        return (
-            view.dry_s[row]
-            if is_read and view.unread_tokens[row] <= 0
-            else 0.0
-            if is_read
-            else -view.since_s[row] + 1e4
-        )
+        return view.dry_s[row] if is_read else view.engine.now_s - view.since_s[row]
 
     longest = min(rows, key=lambda row: (-gone_s(row), view.arrival_s[row], view.serial[row]))
     return longest if view.state[longest] == StateCode.WAITING else None

@@ -11,6 +11,7 @@ SUMMARIES: dict[str, str] = {
     "top": "Watch requests live.",
     "wait": "Wait until the engine serves, is drained or has stopped.",
     "mode": "Show or set what the policy may do.",
+    "explain": "Say why a stream may be paused or not, with every term.",
     "logs": "Show the engine's log.",
     "engine": "Install or show the engine's packages.",
     "profile": "List and show profiles.",
