@@ -106,6 +106,17 @@ async def test_what_comes_before_the_engine_is_ready_is_its_own_warm_up():
     assert client.seen is None
 
 
+async def test_a_complete_response_is_closed_although_the_application_goes_on():
+    async def app(client, scope, receive, send):
+        await streaming_app(client, scope, receive, send)
+        client.open_after_the_end = len(client.frontend.streams)
+
+    client = Client(app)
+    await client.run()
+    assert client.open_after_the_end == 0
+    assert [delivery.is_closed for delivery in client.frontend.reporter.deliveries].count(True) == 1
+
+
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", ""])
 async def test_a_bad_rate_is_refused_before_sglang_sees_it(rate):
     async def never(client, scope, receive, send):

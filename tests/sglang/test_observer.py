@@ -11,6 +11,7 @@ from tokenflow import link
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.scheduler_hooks import SchedulerHooks
 from tokenflow.sglang.settings import PluginSettings
 from tokenflow.wire import PluginState
 
@@ -108,6 +109,17 @@ def test_work_that_arrives_is_told_at_once(bench):
     idle.waiting_queue.append(FakeReq("tf-new"))
     idle.is_fully_idle = lambda: False
     assert bench.next_telemetry().has_work
+
+
+def test_after_too_many_faults_it_says_so_instead_of_falling_silent(bench, tmp_path):
+    hooks = SchedulerHooks(tmp_path, PluginSettings())
+    hooks._observer, hooks.guard = bench.observer, bench.guard
+    while not bench.guard.is_tripped:
+        bench.guard.record("planted", RuntimeError())
+    bench.observer.on_loop = hooks.before_next_batch
+    while (message := bench.next_telemetry()).plugin is not PluginState.DISABLED:
+        pass
+    assert message.streams == []
 
 
 def test_switched_off_it_tells_no_streams(bench):

@@ -70,8 +70,10 @@ class Frontend:
         self.streams.add(stream)
 
     def close_stream(self, stream: StreamContext) -> None:
-        self.streams.discard(stream)
-        self.reporter.report(stream.closing())
+        """The response is complete or its client is gone; a second call does nothing."""
+        if stream in self.streams:
+            self.streams.remove(stream)
+            self.reporter.report(stream.closing())
 
     def cut_streams(self, message: str) -> None:
         """Ends every open response; runs on the event loop. The middleware writes the error event."""

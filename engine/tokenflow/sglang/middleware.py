@@ -108,6 +108,9 @@ class _Response:
         if message["type"] == "http.response.body":
             self._is_complete = not message.get("more_body", False)
             self._frontend.reporter.report(self._stream.take_sent(time.monotonic()))
+            if self._is_complete:
+                # Now, and not when the application returns: SGLang sits in a background task for two seconds more.
+                self._frontend.close_stream(self._stream)
 
     def _with_our_headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         content_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")

@@ -21,6 +21,7 @@ from tokenflow.version import __version__
 from tokenflow.wire import Capacity, Latency, PluginState, Transfers
 
 TELEMETRY_INTERVAL_S = 0.1
+DISABLED_INTERVAL_S = 1.0
 POLL_INTERVAL_S = 0.005
 MAX_MESSAGES_PER_POLL = 256
 
@@ -72,6 +73,15 @@ class SchedulerObserver:
         if now_s >= self._next_telemetry_s or (self._scheduler.waiting_queue and not self._had_work):
             self._next_telemetry_s = now_s + TELEMETRY_INTERVAL_S
             self._send_telemetry(now_s)
+
+    def on_loop_disabled(self) -> None:
+        """After too many faults: once a second the daemon is told that the plugin has turned itself off."""
+        now_s = time.monotonic()
+        if now_s < self._next_telemetry_s:
+            return
+        self._next_telemetry_s = now_s + DISABLED_INTERVAL_S
+        self._answer_commands()
+        self._telemetry.send(link.encode(self._message(now_s, Capacity(), [])), zmq.NOBLOCK)
 
     def _take_deliveries(self) -> None:
         for _ in range(MAX_MESSAGES_PER_POLL):
@@ -132,10 +142,16 @@ class SchedulerObserver:
 
     def _send_telemetry(self, now_s: float) -> None:
         scheduler = self._scheduler
-        capacity = self._builder.reconcile(scheduler, now_s) if self.mode is not Mode.OFF else Capacity()
-        self._sequence += 1
         self._had_work = not scheduler.is_fully_idle()
-        message = link.Telemetry(
+        capacity, streams = Capacity(), []
+        if self.mode is not Mode.OFF:
+            capacity = self._builder.reconcile(scheduler, now_s)
+            streams = self._builder.streams(now_s)
+        self._telemetry.send(link.encode(self._message(now_s, capacity, streams)), zmq.NOBLOCK)
+
+    def _message(self, now_s: float, capacity: Capacity, streams: list[link.StreamState]) -> link.Telemetry:
+        self._sequence += 1
+        return link.Telemetry(
             plugin_version=__version__,
             engine_version=self._engine_version,
             pid=os.getpid(),
@@ -156,9 +172,8 @@ class SchedulerObserver:
             transfers=Transfers(),
             latency=Latency(),
             quality=self._builder.quality(now_s),
-            streams=self._builder.streams(now_s) if self.mode is not Mode.OFF else [],
+            streams=streams,
         )
-        self._telemetry.send(link.encode(message), zmq.NOBLOCK)
 
 
 def _bound(context: "zmq.Context[Any]", kind: int, path: Path) -> Any:

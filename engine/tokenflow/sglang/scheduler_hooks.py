@@ -1,5 +1,6 @@
 """Hooks on SGLang's scheduler. Thin: they find the observer and hand over, guarded."""
 
+import contextlib
 import logging
 import time
 from pathlib import Path
@@ -32,7 +33,11 @@ class SchedulerHooks:
     def before_next_batch(self, *args: Any, **kwargs: Any) -> None:
         """BEFORE get_next_batch_to_run."""
         observer = self._observer
-        if observer is None or self.guard.is_tripped:
+        if observer is None:
+            return
+        if self.guard.is_tripped:
+            with contextlib.suppress(Exception):
+                observer.on_loop_disabled()
             return
         begin_s = time.perf_counter()
         try:
