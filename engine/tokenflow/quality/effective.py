@@ -1,0 +1,59 @@
+"""Effective throughput: tokens that count. Two variants that differ, and both are reported (docs/metrics.md)."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenflow.quality.playback import play
+from tokenflow.quality.record import StreamRecord
+
+FULL_RATIO = 0.1  # below this share of the length a token counts fully (paper section 7.1)
+NONE_RATIO = 0.2  # from this share on it counts for nothing
+AUTHORS_LENGTH_TOKENS = 4096.0  # the constant length of the authors' computation
+_ROUNDING_TOKENS = 1e-9
+
+
+def token_weights(unread_tokens: NDArray[np.float64], length_tokens: float) -> NDArray[np.float64]:
+    """1 below 10 % of the length, falling linearly to 0 at 20 %, 0 beyond."""
+    full, none = FULL_RATIO * length_tokens, NONE_RATIO * length_tokens
+    weights: NDArray[np.float64] = np.clip((none - unread_tokens) / max(none - full, 1e-12), 0.0, 1.0)
+    return weights
+
+
+def effective_tokens(record: StreamRecord) -> float:
+    """The paper's text: each token by its weight at its arrival, over the stream's own length. 0 without a reader."""
+    if record.rate_tok_s is None or not record.token_count:
+        return 0.0
+    # The buffer that a token meets: what was unread before it came.
+    return float(token_weights(play(record).unread_tokens - 1.0, float(record.token_count)).sum())
+
+
+def author_score(record: StreamRecord, length_tokens: float = AUTHORS_LENGTH_TOKENS) -> float:
+    """The authors' computation: buf += 1 − gap·rate for each gap between tokens; below 0 the (negative) buffer is
+    added to the score and reset, else the token's weight over a length of 4096, whatever the stream's own."""
+    if record.rate_tok_s is None or record.token_count < 2:
+        return 0.0
+    steps = 1.0 - np.diff(record.token_times_s) * record.rate_tok_s
+    full, none = FULL_RATIO * length_tokens, NONE_RATIO * length_tokens
+    buffer = score = 0.0
+    for step in steps.tolist():
+        buffer += step
+        if buffer < -_ROUNDING_TOKENS:
+            score += buffer
+            buffer = 0.0
+        elif buffer < full:
+            score += 1.0
+        elif buffer < none:
+            score += (none - buffer) / (none - full)
+    return score
+
+
+def effective_tok_s(records: Iterable[StreamRecord], wall_s: float) -> float:
+    """Tokens that count, per second of the run (first send to last token), by the paper's text."""
+    return sum(effective_tokens(record) for record in records) / wall_s if wall_s > 0 else 0.0
+
+
+def effective_tok_s_author(records: Iterable[StreamRecord], wall_s: float) -> float:
+    """The same by the authors' computation. May be negative."""
+    return sum(author_score(record) for record in records) / wall_s if wall_s > 0 else 0.0
