@@ -1,5 +1,7 @@
 """The table of results, as it is printed where there is no terminal."""
 
+import msgspec
+import pytest
 from rich.console import Console
 
 from tokenflow.loadgen.result import Outcome, StreamResult, summarise
@@ -21,8 +23,8 @@ ROW = RequestRow(
 )
 
 
-def printed(table) -> list[list[str]]:
-    console = Console(width=160, color_system=None)
+def printed(table, width: int = 160) -> list[list[str]]:
+    console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(table)
     return [line.split() for line in capture.get().splitlines()]
@@ -38,6 +40,17 @@ def test_streams_and_how_the_engine_saw_them():
 def test_without_rows_the_engine_has_no_columns():
     heading, *_ = printed(stream_table(STREAMS, is_plain=True))
     assert "ENGINE" not in heading
+
+
+@pytest.mark.parametrize(("width", "rows"), [(80, None), (100, {"tf-0bbf277e46bf6527": ROW})])
+def test_nothing_is_cut_off_on_a_terminal(width, rows):
+    stream = msgspec.structs.replace(
+        STREAMS[0], rid="tf-0bbf277e46bf6527", ttft_s=107.25, token_count=12345, rate_tok_s=10000.0, stall_s=1234.5
+    )
+    lines = printed(stream_table([stream], rows, is_plain=False), width)
+    assert "…" not in "".join(word for line in lines for word in line)
+    expected = ["tf-0bbf277e46bf6527", "length", "107.25", "12345", "10000.0", "1.2", "0", "1234.5"]
+    assert expected + ([] if rows is None else ["64", "3"]) in lines
 
 
 def test_the_summary_in_words():

@@ -23,6 +23,7 @@ from tokenflow.loadgen.table import stream_table, summary_lines
 from tokenflow.wire import EngineInfo, EngineState
 
 _PLAIN_WIDTH = 132  # a table in a log is not folded
+_FULL_WIDTH = 100  # narrower terminals show the clients' side alone
 
 
 def main(argv: Sequence[str] | None = None, tfctl: Tfctl | None = None) -> int:
@@ -137,7 +138,8 @@ def _burst(run: LoadRun, tfctl_with_view: Tfctl | None, console: Console) -> tup
 def _report(result: RunResult, tfctl: Tfctl, console: Console) -> None:
     rows = tfctl.rows(stream.rid for stream in result.streams if stream.rid is not None)
     console.print()
-    console.print(stream_table(result.streams, rows, is_plain=not console.is_terminal))
+    columns = rows if console.width >= _FULL_WIDTH else None
+    console.print(stream_table(result.streams, columns, is_plain=not console.is_terminal))
     console.print()
     for line in summary_lines(result.summary):
         console.print(line, highlight=False)

@@ -15,13 +15,14 @@ def stream_table(
     streams: Sequence[StreamResult], rows: Mapping[str, RequestRow] | None = None, *, is_plain: bool
 ) -> Table:
     """One line a stream, as its client saw it. With `rows` (by rid), also how the daemon saw it."""
-    table = Table(box=None if is_plain else box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table = Table(box=None if is_plain else box.SIMPLE_HEAD, pad_edge=False, collapse_padding=not is_plain)
     table.add_column("REQUEST", no_wrap=True)
     table.add_column("ENDED", no_wrap=True)
-    headings = ["TTFT s", "TOKENS", "RATE tok/s", "LEAST RUNWAY s", "STALLS", "STALLED s"]
-    headings += [] if rows is None else ["ENGINE TOKENS", "ENGINE STALLS"]
+    headings = ["TTFT\ns", "TOKENS", "RATE\ntok/s", "LEAST\nRUNWAY s", "STALLS", "STALLED\ns"]
+    headings += [] if rows is None else ["ENGINE\nTOKENS", "ENGINE\nSTALLS"]
     for heading in headings:
-        table.add_column(heading, justify="right")
+        # Two lines on a terminal, so that it fits 80 columns without `rows`; one line in a log.
+        table.add_column(heading.replace("\n", " ") if is_plain else heading, justify="right")
     for stream in streams:
         cells = [
             stream.rid or f"#{stream.index}",
