@@ -90,8 +90,8 @@ def open_ledger(view: View, running_count: int) -> Ledger:
         unwritten = float(unwritten_tokens(view, paused).sum())
     arriving = ((state == PREFILLING) | (state == LOADING)).nonzero()[0]
     if arriving.size:
-        wanted = pages(view, _sane(view.context_tokens[arriving]) + 1.0)
-        free -= float(_sane(wanted - view.kv_device_tokens[arriving]).sum())
+        wanted = pages(view, sane_tokens(view.context_tokens[arriving]) + 1.0)
+        free -= float(sane_tokens(wanted - view.kv_device_tokens[arriving]).sum())
     is_idle = running_count == 0 and not arriving.size
     return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free, is_idle=is_idle)
 
@@ -106,7 +106,7 @@ def claims(view: View, tunables: Tunables, rows: Rows) -> Claims:
     step_s = max(engine.step_s, 1e-4)
     run_tokens = min(max(math.ceil(tunables.quantum_s / step_s), GROWTH_TOKENS), _MOST_GROWTH_TOKENS)
     growth = np.where(is_first, float(min(tunables.first_run_tokens, _MOST_GROWTH_TOKENS)), float(run_tokens))
-    context = _sane(view.context_tokens[rows])
+    context = sane_tokens(view.context_tokens[rows])
     # Near the pool's size the growth is what is left, or a request that fits could never start.
     growth = np.fmax(np.fmin(np.fmin(growth, view.remaining_tokens[rows]), engine.kv_total_tokens - context), 1.0)
     own = np.where(is_first, 0.0, unwritten_tokens(view, rows))
@@ -120,27 +120,27 @@ def growth_tokens(view: View, running: Rows) -> float:
     page = view.engine.page_tokens
     if page <= 1:
         return float(_GROWTH_STEPS * running.size)
-    context = _sane(view.context_tokens[running])
+    context = sane_tokens(view.context_tokens[running])
     return float((np.ceil((context + _GROWTH_STEPS) / page) - np.ceil(context / page)).sum()) * page
 
 
 def droppable_tokens(view: View, rows: Rows) -> Floats:
     """Device tokens of paused rows that the host has too and nobody else uses."""
-    return _sane(view.kv_both_tokens[rows] - view.kv_shared_tokens[rows])
+    return sane_tokens(view.kv_both_tokens[rows] - view.kv_shared_tokens[rows])
 
 
 def unwritten_tokens(view: View, rows: Rows) -> Floats:
     """Device tokens that the host does not have and nobody else uses."""
     both_or_shared = np.fmax(view.kv_both_tokens[rows], view.kv_shared_tokens[rows])
-    return _sane(view.kv_device_tokens[rows] - both_or_shared)
+    return sane_tokens(view.kv_device_tokens[rows] - both_or_shared)
 
 
 def freed_tokens(view: View, rows: Rows) -> Floats:
     """Device tokens that come free when running rows leave the device."""
-    return _sane(view.kv_device_tokens[rows] - view.kv_shared_tokens[rows])
+    return sane_tokens(view.kv_device_tokens[rows] - view.kv_shared_tokens[rows])
 
 
-def _sane(tokens: Floats) -> Floats:
+def sane_tokens(tokens: Floats) -> Floats:
     """Not below 0, not NaN, and small enough to become a whole number."""
     return np.fmin(np.fmax(tokens, 0.0), _MOST_TOKENS)
 

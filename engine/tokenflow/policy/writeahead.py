@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenflow.policy.ledger import unwritten_tokens
+from tokenflow.policy.ledger import sane_tokens, unwritten_tokens
 from tokenflow.policy.plan import Write
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.urgency import runways
@@ -45,8 +45,8 @@ def _anticipated_tokens(view: View, running: Rows) -> float:
     """What still lacks of the pages that should lie fully written, in tokens."""
     costs = view.engine.costs
     wanted = costs.arrival_rate_per_s * costs.evict_tail_s * costs.mean_kv_tokens
-    is_written = view.kv_both_tokens[running] >= view.kv_device_tokens[running] - view.engine.page_tokens
-    return wanted - float(view.kv_both_tokens[running][is_written].sum())
+    both, device = sane_tokens(view.kv_both_tokens[running]), sane_tokens(view.kv_device_tokens[running])
+    return wanted - float(both[both >= device - view.engine.page_tokens].sum())
 
 
 def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int) -> tuple[Write, ...]:
