@@ -103,7 +103,7 @@ def test_a_waiting_request_is_explained():
 def test_a_paused_request_is_explained():
     found = explained("p", running("r", 0.5), paused("p", 0.2), restore=Restore.RECOMPUTE)
     assert (found.state, found.reason) == ("preempted", None)
-    assert found.terms["comes_back_by"] == "recompute"
+    assert found.terms["starts_by"] == "recompute"
     assert found.terms["asks_as"] == "rescue"
     assert explained("p", running("r", 0.5), paused("p", 9.0)).terms["asks_as"] is None
 
@@ -148,3 +148,47 @@ def test_numbers_that_cannot_be():
     assert explain_numbers(10, NAN).preemptible  # nobody reads
     assert explain_numbers(10, 20, prefill_s=0.5, reserve_s=0.5).required_runway_s == 1.0
     assert np.isfinite(explain_numbers(10, 20).required_runway_s)
+
+
+def test_every_term_of_the_numbers():
+    found = explain_numbers(10, 20, **FIGURES, prefill_s=0.1, reserve_s=0.25)
+    assert found.terms == {
+        "unread_tokens": 10, "rate_tok_s": 20, "evict_s": 0.08, "load_s": 0.22, "schedule_s": 0.02,
+        "transition_s": 0.32, "safety_factor": 1.5, "protected_s": 0.48, "protected_tokens": 9.6, "prefill_s": 0.1, "reserve_s": 0.25,
+        "prefill_floor_s": 0.35, "margin_s": 0.02,
+    }  # fmt: skip
+    bare = explain_numbers(10, 20)
+    assert (bare.required_runway_s, bare.required_tokens, bare.preemptible) == (0.0, 0, True)
+    assert bare.terms["safety_factor"] == 1.0
+    assert bare.terms["reserve_s"] is None
+
+
+COMMON = {
+    "unread_tokens": 6.0, "rate_tok_s": 6.0, "dry_s": 0.0, "in_state_s": 50.0, "context_tokens": 100.0,
+    "kv_device_tokens": 100.0, "kv_host_tokens": 0.0, "schedule_s": 0.02, "slots_free": 0, "kv_free_tokens": 5_000.0,
+    "capacity_tok_s": 24.0, "demand_tok_s": 12.0, "demand_ratio": 0.5, "is_overloaded": False, "is_admitted": None,
+    "is_held": False, "swap_credit": 50.0,
+}  # fmt: skip
+
+
+def test_every_term_of_a_running_request():
+    engine = engine_with(capacity_tok_s=24.0)
+    found = explained("r", running("r", 1.0), waiting("w"), engine=engine, restore=Restore.LOAD)
+    assert found.terms == {
+        **COMMON, "evict_s": 0.1, "load_s": 0.1, "keeps_kv": "host", "safety_factor": 1.5, "may_leave_now": True,
+        "is_beyond_cap": False, "quantum_s": 1.0, "action": None,
+    }  # fmt: skip
+    dropped = explained("r", running("r", 1.0), restore=Restore.RECOMPUTE)
+    assert dropped.terms["keeps_kv"] == "recompute"
+
+
+def test_every_term_of_a_seeker():
+    engine = engine_with(capacity_tok_s=24.0, slots_free=1)
+    found = explained("w", running("r", 1.0), waiting("w"), engine=engine)
+    assert found.terms == {
+        **COMMON, "unread_tokens": 0.0, "in_state_s": 0.5, "kv_device_tokens": 0.0, "slots_free": 1, "slack_s": 0.5,
+        "lead_s": 0.1, "starving_s": 0.5, "ageing_s": 0.016666667, "urgency_s": 0.383333333, "starts_by": "prefill",
+        "asks_as": "first_token", "claim_tokens": 108.0, "lacking_tokens": 0.0, "action": "admit",
+        "cause": "free_place", "benefit_s": None, "required_of_victim_s": None, "partner": None,
+    }  # fmt: skip
+    assert (found.runway_s, found.required_tokens) == (0.0, 2)
