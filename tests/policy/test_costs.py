@@ -239,3 +239,13 @@ def test_where_nobody_runs_somebody_can_always_start():
 
 def test_the_engine_s_defaults_are_usable():
     assert decide(running("r"), waiting("w"), engine=ENGINE).writes != ()
+
+
+def test_of_very_many_the_same_are_written():
+    """The shortcut for many rows gives what sorting all of them would."""
+    rows = [running(f"r{i:04}", 1.0 + 0.01 * ((i * 7919) % 1500)) for i in range(1500)]
+    expected = [row.rid for row in sorted(rows, key=lambda row: -row.unread_tokens)]
+    engine = {"costs": {"d2h_bytes_s": 1e6}, "host_free_tokens": 10**9, "kv_free_tokens": 10**9, "slots_free": 0}
+    assert [rid for rid, _ in writes_of(*rows, **engine)] == expected[:16]
+    wide = {**engine, "costs": {"d2h_bytes_s": 1e9}}
+    assert [rid for rid, _ in writes_of(*rows, **wide)] == expected

@@ -154,8 +154,8 @@ def test_every_term_of_the_numbers():
     found = explain_numbers(10, 20, **FIGURES, prefill_s=0.1, reserve_s=0.25)
     assert found.terms == {
         "unread_tokens": 10, "rate_tok_s": 20, "evict_s": 0.08, "load_s": 0.22, "schedule_s": 0.02,
-        "transition_s": 0.32, "safety_factor": 1.5, "protected_s": 0.48, "protected_tokens": 9.6, "prefill_s": 0.1, "reserve_s": 0.25,
-        "prefill_floor_s": 0.35, "margin_s": 0.02,
+        "transition_s": 0.32, "safety_factor": 1.5, "protected_s": 0.48, "protected_tokens": 9.6, "prefill_s": 0.1,
+        "reserve_s": 0.25, "prefill_floor_s": 0.35, "margin_s": 0.02,
     }  # fmt: skip
     bare = explain_numbers(10, 20)
     assert (bare.required_runway_s, bare.required_tokens, bare.preemptible) == (0.0, 0, True)

@@ -11,6 +11,8 @@ from tokenflow.policy.view import View
 
 Rows = NDArray[np.intp]
 
+_MOST_WRITES = 256
+
 
 def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: float) -> tuple[Write, ...]:
     """Copies of running streams' KV, the longest runway first (the likeliest next victims), within the budget.
@@ -37,7 +39,12 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
     if not some.size:
         return ()
     rows, unwritten = running[some], unwritten[some]
-    order = np.lexsort((view.serial[rows], view.arrival_s[rows], -runways(view, rows)))
+    nearness = -runways(view, rows)
+    if rows.size > 4 * _MOST_WRITES:  # sort only those that can be within the budget, if those fill it
+        first = (nearness <= np.partition(nearness, _MOST_WRITES)[_MOST_WRITES]).nonzero()[0]
+        if unwritten[first].sum() >= budget_tokens:
+            rows, unwritten, nearness = rows[first], unwritten[first], nearness[first]
+    order = np.lexsort((view.serial[rows], view.arrival_s[rows], nearness))
     return _cut(view, rows[order], unwritten[order], budget_tokens, page)
 
 
