@@ -252,3 +252,13 @@ def test_the_window_holds_512_samples_of_five_minutes():
         fast.observe(0.1 * i, float(i))
     assert fast.count == 512
     assert fast.quantile(0.0) == 88.0
+
+
+def test_capacity_of_one_and_of_whole_batches_only():
+    fit = StepTimeFit((0.02, 0.0, 1e-6))
+    one = capacity_tok_s(fit, slot_count=8, kv_total_tokens=100, mean_context_tokens=100)
+    assert one == pytest.approx(1 / (0.02 + 100e-6))
+    assert capacity_tok_s(fit, slot_count=8, kv_total_tokens=199, mean_context_tokens=100) == one
+    two = capacity_tok_s(fit, slot_count=8, kv_total_tokens=200, mean_context_tokens=100)
+    assert two == pytest.approx(2 / (0.02 + 200e-6))
+    assert capacity_tok_s(fit, slot_count=8, kv_total_tokens=8, mean_context_tokens=0.5) == pytest.approx(8 / 0.020008)

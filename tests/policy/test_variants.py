@@ -168,3 +168,41 @@ def test_requests_in_other_states_are_left_alone():
     rows = [RequestView("f", RequestState.PREFILLING, context_tokens=9), RequestView("d", RequestState.FINISHED)]
     for variant in Variant:
         assert decide(*rows, engine=engine_with(slots_free=2), variant=variant, carry=LAST).decisions == ()
+
+
+def test_the_guide_judges_the_starving_one_by_its_own_prefill():
+    """Past the bound: prefill 0.5 s + ε, above a low threshold; the other newcomer's prefill does not matter."""
+    old = waiting("old", arrival_s=NOW_S - 31.0, context_tokens=500)
+    low = {"variant": GUIDE, "surplus_s": 0.0}
+    made = decide(waiting("w", is_held=True), old, running("r", 0.9), **low)
+    assert made.pauses[0].cause is Cause.STARVATION_BOUND
+    made = decide(waiting("a", context_tokens=1), old, running("r", 1.1), running("q", 0.0), **low)
+    assert [(d.rid, d.cause) for d in made.pauses] == [("r", Cause.FIRST_TOKEN)]
+    made = decide(waiting("a", context_tokens=1), old, running("r", 0.9), running("q", 0.0), **low)
+    assert [(d.rid, d.cause) for d in made.pauses] == [("r", Cause.STARVATION_BOUND)]
+
+
+def test_the_guide_serves_many_in_one_decision():
+    news = [waiting(f"w{i}", arrival_s=NOW_S - 0.5 + 0.01 * i, since_s=NOW_S - 0.5) for i in range(4)]
+    rich = [running(f"r{i}", 5.0 + i) for i in range(3)]
+    made = decide(*news, *rich, engine=engine_with(slots_free=1), variant=GUIDE)
+    assert swaps_of(made) == [("r2", "w1"), ("r1", "w2"), ("r0", "w3"), (None, "w0")]
+    assert {d.cause for d in made.pauses} == {Cause.FIRST_TOKEN}
+
+
+def test_the_guide_gives_up_after_some_who_cannot_be_fitted():
+    huge = [waiting(f"h{i:02}", context_tokens=6_000, rate_tok_s=6.0) for i in range(20)]
+    small = paused("small", 1.0)
+    made = decide(*huge[:15], small, running("r", 9.0), variant=GUIDE)
+    assert [d.rid for d in made.starts] == ["small"]
+    assert decide(*huge, small, running("r", 9.0), variant=GUIDE).starts == ()
+
+
+def test_fcfs_says_why_and_gives_each_free_slot_once():
+    rows = [waiting(f"w{i}", arrival_s=NOW_S - 5 + i) for i in range(4)]
+    made = decide(*rows, engine=engine_with(slots_free=2), variant=FCFS)
+    assert [(d.rid, d.cause, d.reason) for d in made.starts] == [
+        ("w0", Cause.FREE_PLACE, "admitted"), ("w1", Cause.FREE_PLACE, "admitted"),
+    ]  # fmt: skip
+    assert made.blocked == ()
+    assert len(decide(rows[0], engine=engine_with(slots_free=1), variant=FCFS).starts) == 1
