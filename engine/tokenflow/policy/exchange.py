@@ -62,11 +62,11 @@ class Exchange:
             chosen.append((number, leaving, required_s))
             lacks_slot = False
             lacks_tokens -= leaving.freed_tokens
-        if lacks_slot or lacks_tokens > 0.0:
+        if not chosen or lacks_slot or lacks_tokens > 0.0:
             return False
         for number, leaving, required_s in chosen:
             self._pause(number, leaving, required_s, cause, int(self._rows[index]))
-        self._start(index, cause, victims.rows[chosen[0][0]] if chosen else None)
+        self._start(index, cause, victims.rows[chosen[0][0]])
         return True
 
     def serve_starving(self, safe_for: Callable[[int], Condition]) -> int | None:
