@@ -6,9 +6,11 @@ waiting queue, where aborts and idle checks find it. A resume is an ordinary adm
 on the device, or HiCache loads it back from the host, and at least one token is computed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from tokenflow.policy.ledger import GROWTH_TOKENS
 from tokenflow.policy.plan import Decision, Plan, Write
 from tokenflow.policy.states import RequestState
 from tokenflow.sglang.tracker import RequestTracker
@@ -68,7 +70,8 @@ class Actuator:
         if chosen:
             running_batch.batch_is_full = False
         try:
-            return admission(scheduler, *args, running_batch=running_batch, **kwargs)
+            with _growth_estimate(GROWTH_TOKENS):
+                return admission(scheduler, *args, running_batch=running_batch, **kwargs)
         finally:
             scheduler.waiting_queue = scheduler.waiting_queue + held_back
 
@@ -116,3 +119,20 @@ class Actuator:
             if up_to > req.kv.cache_protected_len:
                 req.refresh_fill_ids()
                 scheduler.tree_cache.checkpoint(req, up_to=up_to)
+
+
+@contextmanager
+def _growth_estimate(tokens: int) -> Iterator[None]:
+    """Lowers SGLang's guess of how much every request will still grow while it admits whom the plan chose.
+
+    Stock SGLang cannot take a stream out without losing its KV, so it keeps room for up to 4096 tokens each. Here the
+    policy keeps the room that is needed, and a stream that must leave loses nothing.
+    """
+    from sglang.srt.managers import schedule_policy
+
+    usual = schedule_policy.CLIP_MAX_NEW_TOKENS
+    schedule_policy.CLIP_MAX_NEW_TOKENS = min(tokens, usual)
+    try:
+        yield
+    finally:
+        schedule_policy.CLIP_MAX_NEW_TOKENS = usual

@@ -95,13 +95,16 @@ class _Direction:
 
     def __init__(self) -> None:
         self._pending: list[Any] = []
+        self._listed: list[Any] = []
         self._total_bytes = 0
         self._bandwidth_bytes_s: float | None = None
 
     def poll(self, queue: Iterable[Any]) -> list[tuple[int, float]]:
         """(bytes, seconds) of each transfer that has finished since the last call."""
-        known = {id(ack) for ack in self._pending}
-        self._pending.extend(ack for ack in queue if id(ack) not in known)
+        listed = list(queue)
+        known = {id(ack) for ack in self._listed}
+        self._pending.extend(ack for ack in listed if id(ack) not in known)
+        self._listed = listed  # holds them, so that an id means the same one at the next call
         finished: list[Any] = []
         still: list[Any] = []
         for ack in self._pending:
