@@ -1,6 +1,6 @@
 """How long one `plan` takes, by number of requests and variant: python bench/policy.py [--json]
 
-Three situations: `calm` (everybody who wants a place has one), `queue` (first tokens wait, nobody can make room)
+Three situations: `calm` (everybody runs), `queue` (first tokens wait, nobody can make room)
 and `swaps` (first tokens wait, paused streams run dry, runners have runway: a group swap is due). One core; the view
 is there already, as in the engine, which keeps its columns up to date anyway.
 """
@@ -28,13 +28,13 @@ _KV_BYTES = 131_072.0  # Llama-3-8B in bf16
 
 
 def situation(kind: str, count: int, seed: int = 1) -> View:
-    """A server with a quarter of `count` as slots (at most 256), a tenth waiting, the others paused."""
+    """A server with a quarter of `count` as slots (at most 256), a tenth waiting, the others paused; or all running."""
     draw = np.random.default_rng(seed)
     slots = min(max(count // 4, 1), 256)
-    running = slots if kind != "calm" else min(count, 256)
+    running = slots if kind != "calm" else count
     waiting = 0 if kind == "calm" else max(count // 10, 1)
     rows = []
-    for i in range(count if kind != "calm" else running):
+    for i in range(count):
         if i < running:
             runway_s = float(draw.uniform(0.0, 0.2) if kind == "queue" else draw.uniform(1.0, 12.0))
             rows.append(_row(i, RequestState.RUNNING, runway_s, draw))

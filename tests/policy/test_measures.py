@@ -201,3 +201,64 @@ def test_where_nothing_fits_there_is_no_capacity():
     assert (
         capacity_tok_s(StepTimeFit((0.0, 0.0, 0.0)), slot_count=8, kv_total_tokens=1e6, mean_context_tokens=1) is None
     )
+
+
+def test_all_of_an_estimator_s_windows_slide():
+    estimator = CostEstimator(Costs(evict_fixed_s=0.0, load_fixed_s=0.0), window_s=10.0)
+    for name in ("evict_s", "load_s", "schedule_s", "prefill_s_per_token"):
+        tail = getattr(estimator, name)
+        tail.observe(0.0, 100.0)
+        for i in range(30):
+            tail.observe(20.0 + 0.1 * i, 1.0)
+        assert tail.quantile(1.0) == 1.0, name
+    estimator.observe_evict(30.0, 1.0, 1.0)
+    estimator.observe_load(30.0, 1.0, 1.0)
+    for i in range(30):
+        estimator.observe_evict(50.0 + 0.1 * i, 500.0, 1.0)
+        estimator.observe_load(50.0 + 0.1 * i, 900.0, 1.0)
+    costs = estimator.costs(55.0, 0.99, 0.0)
+    assert (costs.d2h_bytes_s, costs.h2d_bytes_s) == (500.0, 900.0)
+
+
+def test_fixed_costs_come_from_the_profile_and_are_taken_off_before_bandwidth():
+    prior = Costs(evict_fixed_s=0.5, load_fixed_s=0.25, prefill_fixed_s=0.125)
+    estimator = CostEstimator(prior)
+    for i in range(40):
+        estimator.observe_evict(float(i), 100.0, 1.5)
+        estimator.observe_load(float(i), 100.0, 2.25)
+        estimator.observe_prefill(float(i), 10, 0.225)
+        estimator.observe_prefill(float(i), 10, 0.001)  # shorter than the fixed part: nothing per token
+    costs = estimator.costs(40.0, 0.5, 0.0)
+    assert (costs.evict_fixed_s, costs.load_fixed_s, costs.prefill_fixed_s) == (0.5, 0.25, 0.125)
+    assert costs.d2h_bytes_s == pytest.approx(100.0)
+    assert costs.h2d_bytes_s == pytest.approx(50.0)
+    assert costs.prefill_s_per_token == pytest.approx(0.005)
+
+
+def test_a_bandwidth_is_never_nothing():
+    estimator = CostEstimator(Costs(evict_fixed_s=0.0, load_fixed_s=0.0))
+    for i in range(40):
+        estimator.observe_evict(float(i), 1e-9, 1.0)
+        estimator.observe_load(float(i), 1e-9, 1.0)
+    costs = estimator.costs(40.0, 0.99, 0.0)
+    assert (costs.d2h_bytes_s, costs.h2d_bytes_s) == (1.0, 1.0)
+
+
+def test_the_window_holds_512_samples_of_five_minutes():
+    tail = filled([9.0] + [1.0] * 511)
+    assert tail.count == 301  # one a second: those of the last 300 s, both ends included
+    fast = SlidingTail()
+    for i in range(600):
+        fast.observe(0.1 * i, float(i))
+    assert fast.count == 512
+    assert fast.quantile(0.0) == 88.0
+
+
+def test_capacity_of_one_and_of_whole_batches_only():
+    fit = StepTimeFit((0.02, 0.0, 1e-6))
+    one = capacity_tok_s(fit, slot_count=8, kv_total_tokens=100, mean_context_tokens=100)
+    assert one == pytest.approx(1 / (0.02 + 100e-6))
+    assert capacity_tok_s(fit, slot_count=8, kv_total_tokens=199, mean_context_tokens=100) == one
+    two = capacity_tok_s(fit, slot_count=8, kv_total_tokens=200, mean_context_tokens=100)
+    assert two == pytest.approx(2 / (0.02 + 200e-6))
+    assert capacity_tok_s(fit, slot_count=8, kv_total_tokens=8, mean_context_tokens=0.5) == pytest.approx(8 / 0.020008)

@@ -196,3 +196,14 @@ def test_someone_outside_leaves_for_someone_inside():
         View.from_rows([young, old], engine, Carry(now_s=99.9, is_overloaded=True, demand_ratio=1.2)), Tunables()
     )
     assert [(d.rid, d.cause) for d in made.decisions] == [("young", Cause.OVERLOAD), ("old", Cause.OVERLOAD)]
+
+
+def test_the_edges_of_the_admitted_set():
+    assert admitted(view_of(60.0, 40.0)).tolist() == [True, True]  # exactly the capacity
+    view = view_of(1.0, 1.0)
+    exact = replace(view, context_tokens=np.array([500.0, 500.0]))
+    assert admitted(exact).tolist() == [True, True]  # exactly the memory
+    whole = replace(view, context_tokens=np.array([1_000.0, 1.0]))
+    assert admitted(whole).tolist() == [False, True]  # as large as the pool: cannot run
+    done = replace(view_of(90.0, 20.0), state=np.array([6, 2], np.int8))
+    assert admitted(done).tolist() == [False, True]

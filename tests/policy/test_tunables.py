@@ -94,3 +94,15 @@ def test_overload_must_end_below_where_it_begins():
         assert problem.key == key
         assert "below" in problem.message
     assert check({"overload_enter_ratio": 0.8, "overload_exit_ratio": 0.7}, Tunables())[1] == []
+
+
+def test_messages_say_what_is_allowed():
+    def message(key, value):
+        return check({key: value}, Tunables())[1][0].message
+
+    assert message("mode", "on") == "mode is one of observe, enforce, off; got 'on'"
+    assert message("write_through", 7) == "write_through is true or false; got 7"
+    assert message("first_run_tokens", 2.5) == "first_run_tokens is a whole number; got 2.5"
+    assert message("quantum_s", "x") == "quantum_s is a number; got 'x'"
+    assert message("quantum_s", 31) == "quantum_s lies between 0 and 30; got 31"
+    assert message("nonsense", 1) == "there is no tunable 'nonsense'"

@@ -38,6 +38,7 @@ class Stream:
     both: int = 0
     ttft_s: float | None = None
     ended_s: float | None = None
+    times: list[float] = field(default_factory=list)
 
     def __post_init__(self):
         self.buffer = VirtualBuffer(self.rate_tok_s)
@@ -176,6 +177,7 @@ class ToyEngine:
             stream.run_tokens += self.tok_s * self.step_s
             stream.device += stream.context - before
             stream.buffer.deliver(end_s, int(stream.made + 1e-6))
+            stream.times += [end_s] * (int(stream.made + 1e-6) - len(stream.times))
             if stream.ttft_s is None and stream.made >= 1.0 - 1e-6:
                 stream.ttft_s = end_s - stream.arrival_s
             if stream.made >= stream.output_tokens:

@@ -69,15 +69,18 @@ class Exchange:
         self._start(index, cause, victims.rows[chosen[0][0]] if chosen else None)
         return True
 
-    def serve_starving(self, safe: Condition) -> int | None:
+    def serve_starving(self, safe_for: Callable[[int], Condition]) -> int | None:
         """The one that has gone without for longest, if past the bound, gets a place: free, safely, or else from
-        whoever has the longest runway. Its index if it was past the bound, whether or not a place was found."""
+        whoever has the longest runway. `safe_for` gives the condition on victims for a newcomer's index. Returns its
+        index if it was past the bound, whether or not a place was found."""
         if not self._has_bound:
             return None
         view, rows = self._turn.view, self._rows
         index = int(np.lexsort((view.serial[rows], view.arrival_s[rows], -self._terms.starving_s))[0])
         first = bool(self._terms.is_first[index])
-        if not self.start_free(index) and not self.swap(index, Cause.FIRST_TOKEN if first else Cause.RESCUE, safe):
+        if not self.start_free(index) and not self.swap(
+            index, Cause.FIRST_TOKEN if first else Cause.RESCUE, safe_for(index)
+        ):
             self.swap(index, Cause.STARVATION_BOUND, lambda _number, _leaving: 0.0)
         return index
 

@@ -17,7 +17,7 @@ from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.turn import open_turn
 from tokenflow.policy.urgency import urgencies
 from tokenflow.policy.victims import beyond_cap, may_leave
-from tokenflow.policy.view import PREEMPTED, RUNNING, StateCode, View
+from tokenflow.policy.view import PREEMPTED, RUNNING, WAITING, StateCode, View
 
 
 def explain(view: View, tunables: Tunables, plan: Plan, rid: str) -> Explanation:
@@ -89,6 +89,7 @@ def _running_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
 def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
     turn = open_turn(view, tunables)
     rows = np.array([row], np.intp)
+    is_waiting = int(view.state[row]) == WAITING
     terms = urgencies(view, tunables, rows)
     back = restores(view, rows, tunables.restore)
     asked = claims(view, tunables, rows)
@@ -101,7 +102,7 @@ def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
         "starving_s": float(terms.starving_s[0]),
         "ageing_s": float(terms.starving_s[0]) / tunables.starvation_bound_s,
         "urgency_s": float(terms.urgency_s[0]),
-        "comes_back_by": "load" if back.is_load[0] else "recompute",
+        "starts_by": "prefill" if is_waiting else "load" if back.is_load[0] else "recompute",
         "asks_as": None if want == NOTHING else str(CAUSES[want]),
         "claim_tokens": asked.tokens[0],
         "lacking_tokens": ledger.lacks_tokens(asked.tokens[0], asked.own_tokens[0]),

@@ -39,7 +39,10 @@ def explain_numbers(
     reserve_s: float = 0.0,
 ) -> Explanation:
     """The safety condition on numbers alone. `prefill_s` None: no newcomer is known, and that term is left out."""
-    rate_tok_s = sane_rate(rate_tok_s) or math.inf
+    rate = sane_rate(rate_tok_s)
+    if rate is None:  # nobody reads along: nobody can run dry
+        return Explanation(None, None, None, True)
+    rate_tok_s = rate
     runway_s = max(unread_tokens, 0.0) / rate_tok_s
     transition_s = evict_s + load_s + schedule_s
     required_s = required_runway_s(

@@ -16,6 +16,7 @@ Rows = NDArray[np.intp]
 GROWTH_TOKENS = 8  # room that each running stream keeps, so that a start does not fill the pool a step later
 _MOST_GROWTH_TOKENS = 256
 _GROWTH_STEPS = 2
+_MOST_TOKENS = 1e12
 
 
 class Claims(NamedTuple):
@@ -89,8 +90,8 @@ def open_ledger(view: View, running_count: int) -> Ledger:
         unwritten = float(unwritten_tokens(view, paused).sum())
     arriving = ((state == PREFILLING) | (state == LOADING)).nonzero()[0]
     if arriving.size:
-        outstanding = pages(view, view.context_tokens[arriving] + 1.0) - view.kv_device_tokens[arriving]
-        free -= float(np.fmax(outstanding, 0.0).sum())
+        wanted = pages(view, sane_tokens(view.context_tokens[arriving]) + 1.0)
+        free -= float(sane_tokens(wanted - view.kv_device_tokens[arriving]).sum())
     is_idle = running_count == 0 and not arriving.size
     return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free, is_idle=is_idle)
 
@@ -105,7 +106,7 @@ def claims(view: View, tunables: Tunables, rows: Rows) -> Claims:
     step_s = max(engine.step_s, 1e-4)
     run_tokens = min(max(math.ceil(tunables.quantum_s / step_s), GROWTH_TOKENS), _MOST_GROWTH_TOKENS)
     growth = np.where(is_first, float(min(tunables.first_run_tokens, _MOST_GROWTH_TOKENS)), float(run_tokens))
-    context = np.fmax(view.context_tokens[rows], 0.0)
+    context = sane_tokens(view.context_tokens[rows])
     # Near the pool's size the growth is what is left, or a request that fits could never start.
     growth = np.fmax(np.fmin(np.fmin(growth, view.remaining_tokens[rows]), engine.kv_total_tokens - context), 1.0)
     own = np.where(is_first, 0.0, unwritten_tokens(view, rows))
@@ -119,24 +120,29 @@ def growth_tokens(view: View, running: Rows) -> float:
     page = view.engine.page_tokens
     if page <= 1:
         return float(_GROWTH_STEPS * running.size)
-    context = np.fmax(view.context_tokens[running], 0.0)
+    context = sane_tokens(view.context_tokens[running])
     return float((np.ceil((context + _GROWTH_STEPS) / page) - np.ceil(context / page)).sum()) * page
 
 
 def droppable_tokens(view: View, rows: Rows) -> Floats:
     """Device tokens of paused rows that the host has too and nobody else uses."""
-    return np.fmax(view.kv_both_tokens[rows] - view.kv_shared_tokens[rows], 0.0)
+    return sane_tokens(view.kv_both_tokens[rows] - view.kv_shared_tokens[rows])
 
 
 def unwritten_tokens(view: View, rows: Rows) -> Floats:
     """Device tokens that the host does not have and nobody else uses."""
     both_or_shared = np.fmax(view.kv_both_tokens[rows], view.kv_shared_tokens[rows])
-    return np.fmax(view.kv_device_tokens[rows] - both_or_shared, 0.0)
+    return sane_tokens(view.kv_device_tokens[rows] - both_or_shared)
 
 
 def freed_tokens(view: View, rows: Rows) -> Floats:
     """Device tokens that come free when running rows leave the device."""
-    return np.fmax(view.kv_device_tokens[rows] - view.kv_shared_tokens[rows], 0.0)
+    return sane_tokens(view.kv_device_tokens[rows] - view.kv_shared_tokens[rows])
+
+
+def sane_tokens(tokens: Floats) -> Floats:
+    """Not below 0, not NaN, and small enough to become a whole number."""
+    return np.fmin(np.fmax(tokens, 0.0), _MOST_TOKENS)
 
 
 def pages(view: View, tokens: Floats) -> Floats:

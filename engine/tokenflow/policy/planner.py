@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.states import Variant
 from tokenflow.policy.tunables import Tunables
@@ -24,4 +26,5 @@ def plan(view: View, tunables: Tunables) -> Plan:
 
     The caller puts `Plan.carry` into the next view; nothing else is remembered between decisions.
     """
-    return _VARIANTS[tunables.variant](view, tunables)
+    with np.errstate(invalid="ignore"):  # a column may hold anything; what comes of it is brought into range
+        return _VARIANTS[tunables.variant](view, tunables)

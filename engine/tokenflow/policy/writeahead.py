@@ -3,13 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenflow.policy.ledger import unwritten_tokens
+from tokenflow.policy.ledger import sane_tokens, unwritten_tokens
 from tokenflow.policy.plan import Write
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.urgency import runways
 from tokenflow.policy.view import View
 
 Rows = NDArray[np.intp]
+
+_MOST_WRITES = 256
 
 
 def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: float) -> tuple[Write, ...]:
@@ -37,7 +39,12 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
     if not some.size:
         return ()
     rows, unwritten = running[some], unwritten[some]
-    order = np.lexsort((view.serial[rows], view.arrival_s[rows], -runways(view, rows)))
+    nearness = -runways(view, rows)
+    if rows.size > 4 * _MOST_WRITES:  # sort only those that can be within the budget, if those fill it
+        first = (nearness <= np.partition(nearness, _MOST_WRITES)[_MOST_WRITES]).nonzero()[0]
+        if unwritten[first].sum() >= budget_tokens:
+            rows, unwritten, nearness = rows[first], unwritten[first], nearness[first]
+    order = np.lexsort((view.serial[rows], view.arrival_s[rows], nearness))
     return _cut(view, rows[order], unwritten[order], budget_tokens, page)
 
 
@@ -45,8 +52,8 @@ def _anticipated_tokens(view: View, running: Rows) -> float:
     """What still lacks of the pages that should lie fully written, in tokens."""
     costs = view.engine.costs
     wanted = costs.arrival_rate_per_s * costs.evict_tail_s * costs.mean_kv_tokens
-    is_written = view.kv_both_tokens[running] >= view.kv_device_tokens[running] - view.engine.page_tokens
-    return wanted - float(view.kv_both_tokens[running][is_written].sum())
+    both, device = sane_tokens(view.kv_both_tokens[running]), sane_tokens(view.kv_device_tokens[running])
+    return wanted - float(both[both >= device - view.engine.page_tokens].sum())
 
 
 def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int) -> tuple[Write, ...]:

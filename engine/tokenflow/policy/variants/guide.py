@@ -66,7 +66,7 @@ def _serve(turn: Turn) -> None:
 
         return condition
 
-    first = exchange.serve_starving(lambda number, leaving: eligible_for(0, False)(number, leaving))
+    first = exchange.serve_starving(lambda index: eligible_for(index, False))
     tried = 0
     for index in order:
         if index == first or exchange.start_free(index):

@@ -97,7 +97,7 @@ def _reschedule(turn: Turn) -> None:
 
     if exchange.is_hopeless():
         return
-    first = exchange.serve_starving(safe)
+    first = exchange.serve_starving(lambda _index: safe)
     victims = exchange.victims
     buffers = _buffers(view, np.array(victims.rows, np.intp)).tolist()
     mine = _buffers(view, rows)
