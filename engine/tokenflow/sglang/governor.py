@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from tokenflow.policy.states import Mode, Variant
+from tokenflow.policy.states import Mode
 from tokenflow.policy.tunables import Tunables
 from tokenflow.sglang.actuator import Actuator
 from tokenflow.sglang.blockers import find_blockers
 from tokenflow.sglang.driver import PolicyDriver
+from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
 
@@ -16,16 +17,14 @@ IDLE_DECISION_S = 0.1  # with nobody waiting, decisions are about memory and cop
 class Governor:
     """Bound to the scheduler of rank 0; runs on its thread."""
 
-    def __init__(
-        self, scheduler: Any, tracker: RequestTracker, builder: SnapshotBuilder, mode: Mode, variant: Variant
-    ) -> None:
+    def __init__(self, scheduler: Any, settings: PluginSettings) -> None:
         self.blockers = find_blockers(scheduler)
-        self.mode = Mode.OBSERVE if mode is Mode.ENFORCE and self.blockers else mode
-        self.driver = PolicyDriver(scheduler, tracker, Tunables(mode=self.mode, variant=variant))
-        self.actuator = Actuator(scheduler, tracker)
+        self.mode = Mode.OBSERVE if settings.mode is Mode.ENFORCE and self.blockers else settings.mode
+        self.tracker = RequestTracker(settings.default_rate_tok_s)
+        self.builder = SnapshotBuilder(self.tracker)
+        self.driver = PolicyDriver(scheduler, self.tracker, Tunables(mode=self.mode, variant=settings.variant))
+        self.actuator = Actuator(scheduler, self.tracker)
         self._scheduler = scheduler
-        self._tracker = tracker
-        self._builder = builder
         self._next_decision_s = 0.0
 
     @property
@@ -49,7 +48,7 @@ class Governor:
         if not self._scheduler.waiting_queue and now_s < self._next_decision_s:
             return
         self._next_decision_s = now_s + IDLE_DECISION_S
-        self._builder.reconcile(self._scheduler, now_s)
+        self.builder.reconcile(self._scheduler, now_s)
         self.actuator.carry_out(self.driver.decide(now_s))
         self.driver.kv.poll(now_s)  # what was just written is acknowledged before the scheduler looks
 
@@ -65,7 +64,7 @@ class Governor:
 
     def retraction_order(self, order: list[int], reqs: list[Any]) -> list[int]:
         """SGLang pops from the end: the longest runway there, requests without reader after all readers."""
-        entries = self._tracker.requests
+        entries = self.tracker.requests
 
         def runway_s(index: int) -> float:
             entry = entries.get(reqs[index].rid)

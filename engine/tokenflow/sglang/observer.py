@@ -16,8 +16,6 @@ from tokenflow.sglang import compat
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.governor import Governor
 from tokenflow.sglang.settings import PluginSettings
-from tokenflow.sglang.snapshot import SnapshotBuilder
-from tokenflow.sglang.tracker import RequestTracker
 from tokenflow.version import __version__
 from tokenflow.wire import Capacity, PluginState
 
@@ -30,14 +28,16 @@ MAX_MESSAGES_PER_POLL = 256
 class SchedulerObserver:
     """Attached to the one scheduler of rank 0."""
 
-    def __init__(self, scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard) -> None:
+    def __init__(
+        self, scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard, governor: Governor
+    ) -> None:
         self._scheduler = scheduler
         self._guard = guard
         self._settings = settings
         self.revision = 0
-        self.tracker = RequestTracker(settings.default_rate_tok_s)
-        self._builder = SnapshotBuilder(self.tracker)
-        self.governor = Governor(scheduler, self.tracker, self._builder, settings.mode, settings.variant)
+        self.governor = governor
+        self.tracker = governor.tracker
+        self._builder = governor.builder
         self._engine_version = compat.engine_version() or "unknown"
         self.spent_s = 0.0  # in our own hooks, so that the plugin's cost is a measured number; added up by the hooks
         self._step_count = 0

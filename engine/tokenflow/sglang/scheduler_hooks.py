@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenflow.sglang import compat
 from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.governor import Governor
 from tokenflow.sglang.observer import SchedulerObserver
 from tokenflow.sglang.settings import PluginSettings
 
@@ -102,7 +103,8 @@ class SchedulerHooks:
         if problem is not None:
             logger.warning("tokenflow: the scheduler is left alone: %s", problem)
             return None
-        return SchedulerObserver(scheduler, self._folder, self._settings, self.guard)
+        governor = Governor(scheduler, self._settings)
+        return SchedulerObserver(scheduler, self._folder, self._settings, self.guard, governor)
 
 
 def _is_rank_zero(scheduler: Any) -> bool:
