@@ -44,6 +44,9 @@ class StreamState(msgspec.Struct, array_like=True):
     ended_s: float | None = None
     preemption_count: int = 0
     kv_device_tokens: int = 0
+    kv_host_tokens: int | None = None
+    required_runway_s: float | None = None
+    preemptible: bool | None = None
 
     @property
     def ttft_s(self) -> float | None:

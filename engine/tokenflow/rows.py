@@ -35,7 +35,10 @@ def row_of(stream: StreamState, now_s: float) -> RequestRow:
         consumed_tokens=round(buffer.consumed_tokens, 3),
         unread_tokens=None if unread_tokens is None else math.floor(unread_tokens + 1e-9),
         runway_s=None if runway_s is None else round(runway_s, 4),
+        required_runway_s=stream.required_runway_s,
+        preemptible=stream.preemptible,
         kv_device_tokens=stream.kv_device_tokens,
+        kv_host_tokens=stream.kv_host_tokens,
         preemption_count=stream.preemption_count,
         stall_s=round(buffer.stall_s, 4),
         stall_count=buffer.stall_count,
@@ -47,8 +50,8 @@ def row_of(stream: StreamState, now_s: float) -> RequestRow:
 
 
 def _reason_of(stream: StreamState) -> Reason | None:
-    """What the scheduler said; for a running stream whether its reader is dry, which shows only once it is advanced."""
-    if stream.state is not RequestState.RUNNING:
+    """What the policy said; else whether a running stream's reader is dry, which shows once it is advanced."""
+    if stream.state is not RequestState.RUNNING or stream.reason is not None:
         return stream.reason
     buffer = stream.buffer
     is_dry = buffer.is_stalled or (buffer.has_reader and buffer.first_delivery_s is None)

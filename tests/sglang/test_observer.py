@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from sglang_fakes import FakeReq, batch_of, scheduler_with
+from sglang_fakes import FakeGovernor, FakeReq, batch_of, scheduler_with
 
 from tokenflow import link
 from tokenflow.policy.states import Mode
@@ -25,7 +25,8 @@ class Bench:
         self.req = FakeReq("tf-a")
         self.guard = FaultGuard()
         self.scheduler = scheduler_with([], [self.req])
-        self.observer = SchedulerObserver(self.scheduler, folder, PluginSettings(), self.guard)
+        self.governor = FakeGovernor()
+        self.observer = SchedulerObserver(self.scheduler, folder, PluginSettings(), self.guard, self.governor)
         self.context = zmq.Context()
         self.telemetry = self.connected(zmq.SUB, folder / link.TELEMETRY_SOCKET)
         self.telemetry.setsockopt(zmq.SUBSCRIBE, b"")
@@ -84,13 +85,17 @@ def test_deliveries_reach_the_buffer(bench):
     raise AssertionError("the delivery never arrived")
 
 
-def test_mode_is_set_and_read_back_and_enforce_is_refused(bench):
+def test_mode_is_set_and_read_back_and_enforce_is_refused_where_an_option_blocks_it(bench):
+    bench.governor.blockers = ["--tp-size 2"]
     assert bench.command(link.SetMode(mode=Mode.OFF)).mode is Mode.OFF
     reply = bench.command(link.SetMode(mode=Mode.OBSERVE))
     assert (reply.mode, reply.revision) == (Mode.OBSERVE, 2)
     refused = bench.command(link.SetMode(mode=Mode.ENFORCE))
     assert refused.error_code == "unsupported"
     assert refused.mode is Mode.OBSERVE
+    assert "--tp-size 2" in refused.error_message
+    bench.governor.blockers = []
+    assert bench.command(link.SetMode(mode=Mode.ENFORCE)).mode is Mode.ENFORCE
 
 
 def test_what_is_not_a_command_is_answered_and_counted(bench):

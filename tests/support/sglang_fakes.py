@@ -4,6 +4,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from tokenflow.policy.states import Mode
+from tokenflow.sglang.snapshot import SnapshotBuilder
+from tokenflow.sglang.tracker import RequestTracker
+from tokenflow.wire import Latency, Transfers
+
 
 @dataclass(eq=False)
 class FakeReq:
@@ -17,7 +22,28 @@ class FakeReq:
     def __post_init__(self) -> None:
         self.origin_input_ids = [0] * self.prompt_tokens
         self.sampling_params = SimpleNamespace(custom_params=self.custom_params)
-        self.kv = SimpleNamespace(kv_committed_len=7, holds_kv=True)
+        self.sampling_params.max_new_tokens = 100
+        self.kv = SimpleNamespace(kv_committed_len=7, holds_kv=True, cache_protected_len=0)
+        self.time_stats = SimpleNamespace(set_wait_queue_entry_time=lambda: None)
+        self.arrival_processed_tokens = 0
+        self.full_untruncated_fill_ids: list[int] = []
+        for name in (
+            "to_finish",
+            "input_embeds",
+            "session",
+            "beam_group",
+            "multimodal_inputs",
+            "extra_key",
+            "cache_salt",
+        ):
+            setattr(self, name, None)
+        self.skip_radix_cache_insert = self.return_logprob = False
+
+    def refresh_fill_ids(self) -> None:
+        self.full_untruncated_fill_ids = self.origin_input_ids + self.output_ids
+
+    def owned_kv_len(self) -> int:
+        return self.kv.kv_committed_len
 
     def make(self, token_count: int) -> None:
         self.output_ids.extend([1] * token_count)
@@ -31,18 +57,85 @@ class FINISH_ABORT:
     pass
 
 
+class FakeBatch:
+    """A batch whose requests can be taken out, as SGLang's `release_req` and `filter_batch` do."""
+
+    def __init__(self, reqs: list[FakeReq]) -> None:
+        self.reqs = reqs
+        self.batch_is_full = True
+
+    def release_req(self, index: int, remaining: int) -> bool:
+        self.reqs[index].kv.holds_kv = False
+        self.reqs[index].retraction_count += 1
+        return True
+
+    def filter_batch(self, keep_indices: list[int]) -> None:
+        self.reqs = [self.reqs[index] for index in keep_indices]
+
+
+class FakeTree:
+    """A radix tree that only counts what is asked of it."""
+
+    def __init__(self) -> None:
+        self.checkpoints: list[tuple[str, int]] = []
+        self.flush_count = 0
+
+    def checkpoint(self, req: FakeReq, *, up_to: int) -> None:
+        self.checkpoints.append((req.rid, up_to))
+        req.kv.cache_protected_len = up_to
+
+    def flush_pending_backups(self) -> None:
+        self.flush_count += 1
+
+    def evictable_size(self) -> int:
+        return 0
+
+
 def batch_of(*reqs: FakeReq) -> Any:
-    return SimpleNamespace(reqs=list(reqs))
+    return FakeBatch(list(reqs))
 
 
 def scheduler_with(waiting: list[FakeReq] = [], running: list[FakeReq] = [], slots: int = 4) -> Any:  # noqa: B006
+    pool = SimpleNamespace(get_kv_size_bytes=lambda: (50_000, 50_000), size=1000)
     return SimpleNamespace(
         waiting_queue=list(waiting),
         running_batch=batch_of(*running),
         last_batch=None,
         chunked_req=None,
         max_running_requests=slots,
+        max_total_num_tokens=1000,
+        page_size=1,
+        processed_tokens_counter=0,
         idle_sleeper=None,
-        tree_cache=None,
+        tree_cache=FakeTree(),
+        token_to_kv_pool_allocator=SimpleNamespace(available_size=lambda: 900, get_kvcache=lambda: pool),
         is_fully_idle=lambda: not waiting and not running,
     )
+
+
+class FakeGovernor:
+    """In place of the governor, where only the observer is looked at: it decides nothing."""
+
+    def __init__(self) -> None:
+        self.tracker = RequestTracker(6.0)
+        self.builder = SnapshotBuilder(self.tracker)
+        self.mode = Mode.OBSERVE
+        self.blockers: list[str] = []
+        self.driver = SimpleNamespace(
+            capacity_tok_s=40.0,
+            is_overloaded=False,
+            latency=Latency,
+            kv=SimpleNamespace(transfers=Transfers),
+        )
+
+    def set_mode(self, mode: Mode) -> None:
+        self.mode = mode
+
+    def on_step(self, batch: Any, now_s: float) -> None:
+        pass
+
+    def turn(self, now_s: float) -> None:
+        pass
+
+    def explain(self, now_s: float) -> None:
+        pass

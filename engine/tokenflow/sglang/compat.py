@@ -29,6 +29,15 @@ SCHEDULER_TARGETS = (
     ),
     HookTarget("sglang.srt.managers.scheduler.Scheduler.process_batch_result", ("self", "batch", "result")),
 )
+ACTUATOR_TARGETS = (
+    HookTarget(
+        "sglang.srt.managers.scheduler.Scheduler._get_new_batch_prefill_raw",
+        ("self", "prefill_delayer_single_pass", "running_batch"),
+    ),
+    HookTarget("sglang.srt.mem_cache.common.release_kv_cache", ("req", "tree_cache", "checkpoint")),
+    HookTarget("sglang.srt.managers.schedule_batch.ScheduleBatch._get_decode_retraction_order", ("reqs",)),
+    HookTarget("sglang.srt.managers.scheduler.Scheduler._abort_on_queued_limit", ("self", "recv_req")),
+)
 FRONTEND_TARGETS = (
     HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request", ("self", "obj", "request")),
     HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager._send_one_request", ("self", "tokenized_obj")),
@@ -36,6 +45,7 @@ FRONTEND_TARGETS = (
         "sglang.srt.managers.tokenizer_manager.TokenizerManager._send_batch_request", ("self", "tokenized_objs")
     ),
 )
+ALL_TARGETS = SCHEDULER_TARGETS + ACTUATOR_TARGETS + FRONTEND_TARGETS
 # Read on the live scheduler; checked when the event loop begins, since they are made in its constructor.
 SCHEDULER_ATTRIBUTES = (
     "waiting_queue",
@@ -45,6 +55,11 @@ SCHEDULER_ATTRIBUTES = (
     "max_running_requests",
     "idle_sleeper",
     "tree_cache",
+    "token_to_kv_pool_allocator",
+    "max_total_num_tokens",
+    "page_size",
+    "process_batch_result",
+    "processed_tokens_counter",
     "is_fully_idle",
 )
 

@@ -14,11 +14,10 @@ from tokenflow import link
 from tokenflow.policy.states import Mode
 from tokenflow.sglang import compat
 from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.governor import Governor
 from tokenflow.sglang.settings import PluginSettings
-from tokenflow.sglang.snapshot import SnapshotBuilder
-from tokenflow.sglang.tracker import RequestTracker
 from tokenflow.version import __version__
-from tokenflow.wire import Capacity, Latency, PluginState, Transfers
+from tokenflow.wire import Capacity, PluginState
 
 TELEMETRY_INTERVAL_S = 0.1
 DISABLED_INTERVAL_S = 1.0
@@ -29,14 +28,16 @@ MAX_MESSAGES_PER_POLL = 256
 class SchedulerObserver:
     """Attached to the one scheduler of rank 0."""
 
-    def __init__(self, scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard) -> None:
+    def __init__(
+        self, scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard, governor: Governor
+    ) -> None:
         self._scheduler = scheduler
         self._guard = guard
         self._settings = settings
-        self.mode: Mode = settings.mode if settings.mode is not Mode.ENFORCE else Mode.OBSERVE
         self.revision = 0
-        self.tracker = RequestTracker(settings.default_rate_tok_s)
-        self._builder = SnapshotBuilder(self.tracker)
+        self.governor = governor
+        self.tracker = governor.tracker
+        self._builder = governor.builder
         self._engine_version = compat.engine_version() or "unknown"
         self.spent_s = 0.0  # in our own hooks, so that the plugin's cost is a measured number; added up by the hooks
         self._step_count = 0
@@ -54,6 +55,10 @@ class SchedulerObserver:
             for socket in (self._commands, self._deliveries):
                 scheduler.idle_sleeper.poller.register(socket, zmq.POLLIN)
 
+    @property
+    def mode(self) -> Mode:
+        return self.governor.mode
+
     def on_step(self, batch: Any) -> None:
         """A batch's result has been processed."""
         now_s = time.monotonic()
@@ -61,6 +66,7 @@ class SchedulerObserver:
         self._last_step_s = now_s
         if self.mode is not Mode.OFF:
             self.tracker.count_step(batch.reqs, now_s)
+            self.governor.on_step(batch, now_s)
 
     def on_loop(self) -> None:
         """Once per turn of the scheduler's loop, before it chooses the next batch."""
@@ -73,6 +79,8 @@ class SchedulerObserver:
         if now_s >= self._next_telemetry_s or (self._scheduler.waiting_queue and not self._had_work):
             self._next_telemetry_s = now_s + TELEMETRY_INTERVAL_S
             self._send_telemetry(now_s)
+        if self.mode is not Mode.OFF:
+            self.governor.turn(now_s)
 
     def on_loop_disabled(self) -> None:
         """After too many faults: once a second the daemon is told that the plugin has turned itself off."""
@@ -109,14 +117,14 @@ class SchedulerObserver:
 
     def _carry_out(self, command: link.Command) -> link.Reply:
         match command:
-            case link.SetMode(mode=Mode.ENFORCE):
+            case link.SetMode(mode=Mode.ENFORCE) if self.governor.blockers:
                 reply = self._reply()
                 reply.error_code = "unsupported"
-                reply.error_message = "this version observes only: enforcing does not exist yet"
+                reply.error_message = f"decisions cannot be carried out with {', '.join(self.governor.blockers)}"
                 return reply
             case link.SetMode(mode=mode):
                 if mode is not self.mode:
-                    self.mode = mode
+                    self.governor.set_mode(mode)
                     self.revision += 1
             case link.Ping():
                 pass
@@ -146,6 +154,10 @@ class SchedulerObserver:
         capacity, streams = Capacity(), []
         if self.mode is not Mode.OFF:
             capacity = self._builder.reconcile(scheduler, now_s)
+            self.governor.explain(now_s)
+            capacity.capacity_tok_s = self.governor.driver.capacity_tok_s
+            if capacity.capacity_tok_s:
+                capacity.headroom_ratio = 1.0 - capacity.demand_tok_s / capacity.capacity_tok_s
             streams = self._builder.streams(now_s)
         self._telemetry.send(link.encode(self._message(now_s, capacity, streams)), zmq.NOBLOCK)
 
@@ -162,15 +174,15 @@ class SchedulerObserver:
             has_work=self._had_work,
             mode=self.mode,
             variant=self._settings.variant,
-            overload=False,
+            overload=self.governor.driver.is_overloaded,
             revision=self.revision,
             fault_count=self._guard.fault_count,
             plugin_spent_s=self.spent_s,
             plugin=self._plugin_state(),
-            blocked_by=[],
+            blocked_by=self.governor.blockers,
             capacity=capacity,
-            transfers=Transfers(),
-            latency=Latency(),
+            transfers=self.governor.driver.kv.transfers(),
+            latency=self.governor.driver.latency(),
             quality=self._builder.quality(now_s),
             streams=streams,
         )

@@ -38,7 +38,7 @@ def _register_frontend(folder: Path) -> None:
 
     guard = FaultGuard()
     frontend = Frontend(settings.load(), guard, DeliveryReporter(folder))
-    frontend.hook_problem = compat.find_mismatch(compat.FRONTEND_TARGETS + compat.SCHEDULER_TARGETS)
+    frontend.hook_problem = compat.find_mismatch(compat.ALL_TARGETS)
     if frontend.hook_problem is None:
         _hook_frontend(frontend)
     else:
@@ -68,7 +68,7 @@ def _register_scheduler(folder: Path) -> None:
     from tokenflow.sglang import compat, settings
     from tokenflow.sglang.scheduler_hooks import SchedulerHooks
 
-    problem = compat.find_mismatch(compat.FRONTEND_TARGETS + compat.SCHEDULER_TARGETS)
+    problem = compat.find_mismatch(compat.ALL_TARGETS)
     if problem is not None:
         logger.warning("tokenflow: nothing is hooked in the scheduler: %s", problem)
         return
@@ -77,3 +77,8 @@ def _register_scheduler(folder: Path) -> None:
     HookRegistry.register(run_loop.path, hooks.before_run_loop, HookType.BEFORE)
     HookRegistry.register(next_batch.path, hooks.before_next_batch, HookType.BEFORE)
     HookRegistry.register(step_done.path, hooks.after_step, HookType.AFTER)
+    admission, release, retraction_order, queue_limit = compat.ACTUATOR_TARGETS
+    HookRegistry.register(admission.path, hooks.around_admission, HookType.AROUND)
+    HookRegistry.register(release.path, hooks.around_release, HookType.AROUND)
+    HookRegistry.register(retraction_order.path, hooks.around_retraction_order, HookType.AROUND)
+    HookRegistry.register(queue_limit.path, hooks.around_queue_limit, HookType.AROUND)

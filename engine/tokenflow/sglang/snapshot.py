@@ -79,13 +79,13 @@ class SnapshotBuilder:
                 continue
             entry.last_seen_s = now_s
             stream = entry.stream
-            stream.kv_device_tokens = 0
-            if req.output_ids:
-                # The only cause that stock SGLang has for taking a stream out of the batch.
+            if not req.output_ids:
+                stream.state, stream.reason, stream.kv_device_tokens = RequestState.WAITING, lack, 0
+            elif stream.state is not RequestState.PREEMPTED:
+                # Not by us: the only cause that stock SGLang has for taking a stream out of the batch.
                 stream.state, stream.reason = RequestState.PREEMPTED, Reason.PREEMPTED_KV_FULL
                 stream.preemption_count = req.retraction_count
-            else:
-                stream.state, stream.reason = RequestState.WAITING, lack
+                stream.kv_device_tokens = 0
 
     def _is_gone(self, entry: TrackedRequest, now_s: float) -> bool:
         unseen_s = now_s - entry.last_seen_s

@@ -120,7 +120,8 @@ class RequestTracker:
         stream.state = RequestState.ABORTED if is_abort else RequestState.FINISHED
         stream.reason = None
         stream.ended_s = now_s
-        stream.kv_device_tokens = 0
+        stream.kv_device_tokens, stream.kv_host_tokens = 0, None
+        stream.required_runway_s = stream.preemptible = None
         stream.preemption_count = preemption_count(entry.req)
         stream.buffer.end(now_s)
         self.totals.finished_count += 1

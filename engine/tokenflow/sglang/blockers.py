@@ -1,0 +1,35 @@
+"""Engine options with which decisions cannot be carried out. Observing works with all of them."""
+
+from typing import Any
+
+
+def find_blockers(scheduler: Any) -> list[str]:
+    """The options that rule `enforce` out, in the words of SGLang's command line; empty if none does."""
+    from sglang.srt.runtime_context import get_disagg, get_parallel, get_spec
+
+    parallel = get_parallel()
+    found = []
+    if parallel.tp_size > 1:
+        found.append(f"--tp-size {parallel.tp_size}")
+    if parallel.pp_size > 1:
+        found.append(f"--pp-size {parallel.pp_size}")
+    if parallel.dp_size > 1:
+        found.append(f"--dp-size {parallel.dp_size}")
+    if get_spec().speculative_algorithm is not None:
+        found.append(f"--speculative-algorithm {get_spec().speculative_algorithm}")
+    if get_disagg().disaggregation_mode not in (None, "null"):
+        found.append(f"--disaggregation-mode {get_disagg().disaggregation_mode}")
+    tree = scheduler.tree_cache
+    if getattr(tree, "disable", False) or not tree.supports_prefix_sharing():
+        found.append("--disable-radix-cache")
+    if tree.supports_mamba():
+        found.append("a model with mamba layers")
+    if tree.supports_swa():
+        found.append("a model with sliding-window layers")
+    if scheduler.enable_priority_preemption:
+        found.append("--enable-priority-preemption")
+    if scheduler.enable_hisparse:
+        found.append("--enable-hisparse")
+    if scheduler.dllm_config is not None:
+        found.append("a diffusion model")
+    return found

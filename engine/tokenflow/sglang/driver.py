@@ -1,0 +1,220 @@
+"""Drives the pure policy inside the scheduler: fills its table from the live requests, and asks it.
+
+Runs on the scheduler's thread of rank 0. What it decides is carried out by `actuator`, or only shown, by the mode.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tokenflow.policy.capacity import StepTimeFit
+from tokenflow.policy.carry import Carry
+from tokenflow.policy.estimator import CostEstimator
+from tokenflow.policy.plan import Plan
+from tokenflow.policy.planner import plan
+from tokenflow.policy.standing import standing
+from tokenflow.policy.states import RequestState
+from tokenflow.policy.table import RequestTable
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.view import EngineView, RequestView, View
+from tokenflow.sglang.kv_watch import Copies, KvWatch
+from tokenflow.sglang.step_meter import StepMeter
+from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
+from tokenflow.wire import Latency, Tail
+
+COPIES_FRESH_S = 0.25  # how long a look at the tree for a paused stream's KV is believed
+NO_COPIES = Copies(0, 0)
+_HOLDERS = (RequestState.RUNNING, RequestState.PREFILLING, RequestState.LOADING)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A request's present run or pause, as the table wants it."""
+
+    state: RequestState
+    since_s: float
+    start_tokens: int = 0
+    run_count: int = 0
+    copies: Copies = NO_COPIES
+    copies_s: float = float("-inf")
+
+
+class PolicyDriver:
+    """`decide` gives the plan of this moment; `tunables` may be replaced between two calls."""
+
+    def __init__(self, scheduler: Any, tracker: RequestTracker, tunables: Tunables) -> None:
+        self.tunables = tunables
+        self.costs = CostEstimator()
+        self.kv = KvWatch(scheduler, self.costs)
+        self.held_rids: set[str] = set()
+        self._scheduler = scheduler
+        self._tracker = tracker
+        fit = StepTimeFit()
+        self.steps = StepMeter(self.costs, fit)
+        self._fit = fit
+        self._table = RequestTable()
+        self._runs: dict[str, _Run] = {}
+        self._carry = Carry()
+        self._view: View | None = None
+        self._plan: Plan | None = None
+        self.capacity_tok_s: float | None = None
+
+    def decide(self, now_s: float) -> Plan:
+        """Fills the table and asks the policy. The tracker's states must be of this moment."""
+        view = self._look(now_s)
+        decided = plan(view, self.tunables)
+        self._carry, self._view, self._plan = decided.carry, view, decided
+        return decided
+
+    @property
+    def is_overloaded(self) -> bool:
+        return self._carry.is_overloaded
+
+    def explain_rows(self) -> None:
+        """Writes the policy's terms of the last decision into the tracked streams, at the pace of telemetry."""
+        view, decided = self._view, self._plan
+        if view is None or decided is None:
+            return
+        terms = standing(view, self.tunables, decided)
+        for row, rid in enumerate(view.rids):
+            entry = self._tracker.requests.get(rid)
+            if entry is None:
+                continue
+            stream = entry.stream
+            has_reader = stream.buffer.has_reader
+            stream.required_runway_s = round(float(terms.required_runway_s[row]), 4) if has_reader else None
+            stream.preemptible = bool(terms.preemptible[row]) if has_reader else None
+            reason = terms.reasons[row]
+            if reason is not None:
+                stream.reason = reason
+
+    def latency(self) -> Latency:
+        costs = self.costs
+        return Latency(
+            evict_s=_tail(costs.evict_s),
+            load_s=_tail(costs.load_s),
+            schedule_s=_tail(costs.schedule_s),
+            recompute_s_per_token=costs.prefill_s_per_token.mean() if costs.prefill_s_per_token.count else None,
+        )
+
+    def _look(self, now_s: float) -> View:
+        requests = self._tracker.requests
+        for rid in [rid for rid in self._runs if rid not in requests]:
+            del self._runs[rid]
+            self._table.remove(rid)
+            self.held_rids.discard(rid)
+            self.costs.observe_release(now_s)
+        pausable = {id(req) for req in self._scheduler.running_batch.reqs} if self._scheduler.running_batch else set()
+        holders = running = 0
+        context_sum = paused_device_tokens = 0
+        for entry in requests.values():
+            row = self._row(entry, now_s, id(entry.req) in pausable)
+            self._table.add(row)
+            context_sum += int(row.context_tokens)
+            if row.state in _HOLDERS:
+                holders += 1
+                running += 1
+            elif row.state is RequestState.PREEMPTED:
+                paused_device_tokens += int(row.kv_device_tokens)
+        engine = self._engine_view(now_s, holders, context_sum / max(len(requests), 1), paused_device_tokens)
+        return self._table.view(engine, self._carry)
+
+    def _engine_view(self, now_s: float, holders: int, mean_context: float, paused_device_tokens: int) -> EngineView:
+        pools = self.kv.pools()
+        slots = int(self._scheduler.max_running_requests)
+        self.capacity_tok_s = self.steps.capacity_tok_s(slots, pools.total_tokens, mean_context)
+        return EngineView(
+            now_s=now_s,
+            slot_count=slots,
+            slots_free=max(slots - holders, 0),
+            kv_total_tokens=pools.total_tokens,
+            kv_free_tokens=max(pools.unused_tokens + pools.cached_tokens - paused_device_tokens, 0),
+            page_tokens=int(self._scheduler.page_size),
+            kv_bytes_per_token=self.kv.bytes_per_token if self.kv.has_host_pool else 0.0,
+            host_total_tokens=pools.host_total_tokens,
+            host_free_tokens=pools.host_free_tokens,
+            d2h_backlog_bytes=self.kv.d2h_backlog_bytes,
+            h2d_backlog_bytes=self.kv.h2d_backlog_bytes,
+            step_s=self.steps.step_s(holders, holders * mean_context),
+            capacity_tok_s=self.capacity_tok_s,
+            stream_limit_tok_s=1.0 / self.steps.step_s(1, mean_context) if self.capacity_tok_s else None,
+            costs=self.costs.costs(now_s, self.tunables.tail_quantile, mean_context),
+        )
+
+    def _row(self, entry: TrackedRequest, now_s: float, is_pausable: bool) -> RequestView:
+        stream, req = entry.stream, entry.req
+        buffer = stream.buffer
+        buffer.advance(now_s)
+        run = self._run(entry, now_s)
+        made = buffer.generated_tokens
+        committed = stream.prompt_tokens + max(made - 1, 0)
+        device = host = both = 0
+        if stream.state is RequestState.PREEMPTED:
+            if now_s - run.copies_s > COPIES_FRESH_S:
+                run.copies, run.copies_s = self.kv.copies_of(req), now_s
+            device = run.copies.device_tokens
+            both = device if self.kv.has_host_pool else 0
+            host = both + run.copies.host_only_tokens
+        elif stream.state in _HOLDERS:
+            device = req.kv.kv_committed_len
+            both = host = min(req.kv.cache_protected_len, device) if self.kv.has_host_pool else 0
+        stream.kv_device_tokens, stream.kv_host_tokens = device, host
+        most = int(req.sampling_params.max_new_tokens)
+        rate_tok_s = buffer.rate_tok_s if buffer.has_reader and buffer.rate_tok_s is not None else float("nan")
+        return RequestView(
+            stream.rid,
+            state=stream.state,
+            arrival_s=stream.arrival_s,
+            since_s=run.since_s,
+            rate_tok_s=rate_tok_s,
+            unread_tokens=buffer.unread_tokens or 0.0,
+            dry_s=buffer.dry_s,
+            is_started=made > 0,
+            run_tokens=made - run.start_tokens,
+            is_first_run=run.run_count <= 1,
+            context_tokens=committed if made else stream.prompt_tokens,
+            remaining_tokens=max(most - made, 0),
+            length_tokens=most,
+            kv_device_tokens=device,
+            kv_host_tokens=host,
+            kv_both_tokens=both,
+            may_pause=is_pausable and _may_pause(req),
+            is_held=stream.rid in self.held_rids,
+        )
+
+    def _run(self, entry: TrackedRequest, now_s: float) -> _Run:
+        """Notices when a request has entered another state, and counts its runs."""
+        state = entry.stream.state
+        run = self._runs.get(entry.stream.rid)
+        if run is None:
+            run = self._runs[entry.stream.rid] = _Run(RequestState.WAITING, entry.stream.arrival_s)
+            self.costs.observe_arrival(now_s)
+        if run.state is not state:
+            was_holder, is_holder = run.state in _HOLDERS, state in _HOLDERS
+            run.state = state
+            if was_holder != is_holder:
+                run.since_s = now_s
+                if is_holder:
+                    run.run_count += 1
+                    run.start_tokens = entry.stream.buffer.generated_tokens
+                else:
+                    run.copies_s = float("-inf")
+        return run
+
+
+def _may_pause(req: Any) -> bool:
+    """Requests that cannot be taken out and brought back without loss are never victims."""
+    return not (
+        req.finished_reason is not None
+        or req.to_finish is not None
+        or req.input_embeds is not None
+        or req.skip_radix_cache_insert
+        or req.session is not None
+        or req.beam_group is not None
+        or req.return_logprob
+        or req.multimodal_inputs is not None
+    )
+
+
+def _tail(samples: Any) -> Tail:
+    count = samples.count
+    return Tail(p50=samples.quantile(0.5), p99=samples.quantile(0.99), count=count) if count else Tail()

@@ -1,0 +1,144 @@
+"""Where KV lies and how fast it moves: read from SGLang's pools, its radix tree and HiCache's own completions.
+
+Nothing here changes anything, but a tree look-up counts as a use: the KV of a paused stream that is looked at stays
+the most recently used, and so is evicted last.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tokenflow.policy.estimator import CostEstimator
+from tokenflow.wire import TransferQueue, Transfers
+
+
+class Pools(NamedTuple):
+    """Tokens in the device and host pools at one moment. `cached` can be evicted from the device at once."""
+
+    total_tokens: int
+    unused_tokens: int
+    cached_tokens: int
+    host_total_tokens: int
+    host_free_tokens: int
+
+
+class Copies(NamedTuple):
+    """How much of a stream's KV the tree can give back. The host part is what only the host has."""
+
+    device_tokens: int
+    host_only_tokens: int
+
+
+class KvWatch:
+    """Bound to the scheduler of one rank. Runs on its thread."""
+
+    def __init__(self, scheduler: Any, costs: CostEstimator) -> None:
+        self._scheduler = scheduler
+        self._tree = scheduler.tree_cache
+        self._allocator = scheduler.token_to_kv_pool_allocator
+        self._controller = getattr(self._tree, "cache_controller", None)
+        self._costs = costs
+        self._writes = _Direction()
+        self._loads = _Direction()
+        self.bytes_per_token = _bytes_per_token(self._allocator)
+
+    @property
+    def has_host_pool(self) -> bool:
+        return self._controller is not None
+
+    def pools(self) -> Pools:
+        host_total_tokens = host_free_tokens = 0
+        if self._controller is not None:
+            host = self._controller.mem_pool_host
+            host_total_tokens, host_free_tokens = int(host.size), int(host.available_size())
+        return Pools(
+            int(self._scheduler.max_total_num_tokens),
+            int(self._allocator.available_size()),
+            int(self._tree.evictable_size()),
+            host_total_tokens,
+            host_free_tokens,
+        )
+
+    def copies_of(self, req: Any) -> Copies:
+        """What the tree holds of a paused request. `host_only_tokens` would have to be loaded."""
+        from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams
+        from sglang.srt.mem_cache.radix_cache import RadixKey
+
+        tokens = req.origin_input_ids + req.output_ids
+        key = RadixKey(tokens, req.extra_key, limit=len(tokens) - 1, cache_salt=req.cache_salt)
+        match = self._tree.match_prefix(MatchPrefixParams(key=key))
+        return Copies(int(match.device_prefix_len), int(match.host_hit_length))
+
+    def poll(self, now_s: float) -> None:
+        """Takes in the transfers that have finished; call it before the scheduler drops their acknowledgements."""
+        controller = self._controller
+        if controller is None:
+            return
+        for byte_count, service_s in self._writes.poll(controller.ack_write_queue):
+            self._costs.observe_evict(now_s, byte_count, service_s)
+        for byte_count, service_s in self._loads.poll(controller.ack_load_queue):
+            self._costs.observe_load(now_s, byte_count, service_s)
+
+    @property
+    def d2h_backlog_bytes(self) -> int:
+        return self._writes.pending_bytes
+
+    @property
+    def h2d_backlog_bytes(self) -> int:
+        return self._loads.pending_bytes
+
+    def transfers(self) -> Transfers:
+        return Transfers(d2h=self._writes.document(), h2d=self._loads.document())
+
+
+class _Direction:
+    """One direction's transfers, from their acknowledgements."""
+
+    def __init__(self) -> None:
+        self._pending: list[Any] = []
+        self._listed: list[Any] = []
+        self._total_bytes = 0
+        self._bandwidth_bytes_s: float | None = None
+
+    def poll(self, queue: Iterable[Any]) -> list[tuple[int, float]]:
+        """(bytes, seconds) of each transfer that has finished since the last call."""
+        listed = list(queue)
+        known = {id(ack) for ack in self._listed}
+        self._pending.extend(ack for ack in listed if id(ack) not in known)
+        self._listed = listed  # holds them, so that an id means the same one at the next call
+        finished: list[Any] = []
+        still: list[Any] = []
+        for ack in self._pending:
+            (finished if ack.finish_event.query() else still).append(ack)
+        self._pending = still
+        return [self._measure(ack) for ack in finished]
+
+    def _measure(self, ack: Any) -> tuple[int, float]:
+        byte_count = int(ack.num_bytes)
+        service_s = float(ack.start_event.elapsed_time(ack.finish_event)) / 1000.0 if ack.timing_enabled else 0.0
+        self._total_bytes += byte_count
+        if service_s > 0.0:
+            self._bandwidth_bytes_s = byte_count / service_s
+        return byte_count, service_s
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(int(ack.num_bytes) for ack in self._pending)
+
+    def document(self) -> TransferQueue:
+        return TransferQueue(
+            queue_count=len(self._pending),
+            queue_bytes=self.pending_bytes,
+            bandwidth_bytes_s=self._bandwidth_bytes_s,
+            total_bytes=self._total_bytes,
+        )
+
+
+def _bytes_per_token(allocator: Any) -> float:
+    """Device bytes of one token's KV over all layers; 0 where the pool does not say."""
+    pool = allocator.get_kvcache()
+    try:
+        sizes = pool.get_kv_size_bytes()
+        total_bytes = sum(sizes) if isinstance(sizes, tuple) else sizes
+        return float(total_bytes) / float(pool.size)
+    except (AttributeError, TypeError, NotImplementedError, ZeroDivisionError):
+        return 0.0

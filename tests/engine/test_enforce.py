@@ -1,0 +1,139 @@
+"""Enforcing on the real engine: streams are paused and come back, nothing is lost, and the text stays what it was."""
+
+import asyncio
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tokenflow.loadgen.endpoint import Endpoint
+from tokenflow.loadgen.plan import StreamPlan, Workload, plan_streams
+from tokenflow.loadgen.run import LoadRun
+
+# Two layers of made-up weights: the same engine and the same KV path, several times faster. What it says is nonsense,
+# but at temperature 0 always the same nonsense.
+FAST = ("--load-format", "dummy", "--json-model-override-args", '{"num_hidden_layers": 2}')
+SMALL = (*FAST, "--max-running-requests", "3")
+SHORT_OF_KV = (*FAST, "--max-running-requests", "12", "--max-total-tokens", "700", "--context-length", "700")
+
+
+def endpoint(rig) -> Endpoint:
+    return Endpoint(url=rig.url, model=rig.model, extra_body={"ignore_eos": True})
+
+
+def burst(seed: int, count: int = 10, tokens: int = 60) -> list[StreamPlan]:
+    workload = Workload(
+        request_count=count,
+        arrivals=f"burst:{count}",
+        rates="2",
+        min_output_tokens=tokens,
+        max_output_tokens=tokens,
+        seed=seed,
+    )
+    return plan_streams(workload)
+
+
+def texts_of(rig, plans: list[StreamPlan]) -> list[str]:
+    result = asyncio.run(LoadRun(endpoint(rig), plans, keep_text=True).execute())
+    assert [stream.error for stream in result.streams] == [None] * len(plans)
+    assert [stream.token_count for stream in result.streams] == [plan.max_tokens for plan in plans]
+    return [str(stream.text) for stream in result.streams]
+
+
+def alone(plan: StreamPlan) -> StreamPlan:
+    return StreamPlan(
+        index=0, arrival_s=0.0, prompt=plan.prompt, rate_tok_s=plan.rate_tok_s, max_tokens=plan.max_tokens
+    )
+
+
+def flush_cache(rig) -> None:
+    """Empties SGLang's radix tree, so that nothing of an earlier run is found in it."""
+    request = urllib.request.Request(f"{rig.url}/flush_cache", b"", method="POST")
+    deadline_s = time.monotonic() + 30.0
+    while True:
+        try:
+            urllib.request.urlopen(request, timeout=60).close()
+            return
+        except urllib.error.HTTPError as error:  # refused while anything is under way
+            assert time.monotonic() < deadline_s, error
+            time.sleep(0.2)
+
+
+def wait_until_idle(rig) -> None:
+    deadline_s = time.monotonic() + 60.0
+    while rig.rows():
+        assert time.monotonic() < deadline_s, rig.rows()
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("shortage", [SMALL, SHORT_OF_KV], ids=["slots", "kv"])
+def test_paused_streams_come_back_with_the_text_they_would_have_had(own_engine, shortage):
+    own_engine.start(*shortage)
+    plans = burst(seed=11)
+    assert own_engine.tfctl("mode", "off").returncode == 0
+    expected = [texts_of(own_engine, [alone(plan)])[0] for plan in plans]
+    flush_cache(own_engine)
+
+    enforced = own_engine.tfctl("mode", "enforce")
+    assert enforced.returncode == 0, enforced.stderr
+    assert own_engine.status()["policy"]["mode"] == "enforce"
+    assert texts_of(own_engine, plans) == expected
+    wait_until_idle(own_engine)
+
+    status = own_engine.status()
+    assert status["quality"]["preemption_total"] > 0
+    assert status["policy"]["fault_count"] == 0
+    assert status["transfers"]["d2h"]["total_bytes"] > 0
+    assert status["capacity"]["capacity_tok_s"] > 0
+    if shortage is SHORT_OF_KV:
+        assert status["transfers"]["h2d"]["total_bytes"] > 0, "nothing was loaded back from the host pool"
+    # SGLang checks its own memory when it is idle, and ends the engine if a page is missing.
+    flush_cache(own_engine)
+    assert own_engine.status()["engine"]["state"] == "serving"
+    own_engine.stop()
+    own_engine.assert_nothing_left()
+
+
+def test_switching_modes_and_leaving_clients_lose_nobody_else(own_engine):
+    own_engine.start(*SMALL)
+    assert own_engine.tfctl("mode", "enforce").returncode == 0
+    run = LoadRun(endpoint(own_engine), burst(seed=12, count=12, tokens=80))
+    thread = threading.Thread(target=lambda: asyncio.run(run.execute()))
+    thread.start()
+    leavers = [leave_early(own_engine, after_tokens) for after_tokens in (0, 1, 5, 20)]
+    for mode in ("observe", "enforce", "off", "enforce"):
+        time.sleep(1.5)
+        assert own_engine.tfctl("mode", mode).returncode == 0
+    thread.join(240)
+    assert not thread.is_alive()
+    for leaver in leavers:
+        leaver.join(60)
+    result = run.result()
+    assert [stream.error for stream in result.streams] == [None] * 12
+    assert all(stream.token_count == 80 for stream in result.streams)
+    wait_until_idle(own_engine)
+    assert own_engine.status()["policy"]["fault_count"] == 0
+    flush_cache(own_engine)
+    own_engine.stop()
+    own_engine.assert_nothing_left()
+
+
+def leave_early(rig, after_tokens: int) -> threading.Thread:
+    """A client that closes its connection in the middle of its stream."""
+    body = json.dumps(
+        {"model": rig.model, "prompt": "One two three", "max_tokens": 200, "stream": True, "ignore_eos": True}
+    )
+    headers = {"Content-Type": "application/json", "X-TokenFlow-Rate": "2"}
+    request = urllib.request.Request(f"{rig.url}/v1/completions", body.encode(), headers)
+
+    def read_some() -> None:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            for _ in range(after_tokens):
+                answer.readline()
+
+    thread = threading.Thread(target=read_some)
+    thread.start()
+    return thread
