@@ -59,6 +59,35 @@ def test_the_second_of_a_group_pays_for_what_it_adds():
     assert [s.benefit_s for s in made.starts] == pytest.approx([5.0, 5.0 - 3 * 0.05])
 
 
+def test_whoever_was_paused_is_not_among_those_who_run_any_more():
+    """However the pass over the seekers ends: by the group's budget, by the bound, for want of victims."""
+    fast = engine_with(costs={"d2h_bytes_s": 1e6})
+    left = {"budget": [running("s", 0.1, may_pause=False)], "victims": []}
+    for others in left.values():
+        news = [waiting("a"), waiting("b"), waiting("c")]
+        made = decide(*news, running("r", 30.0), running("q", 29.0), *others, engine=fast)
+        gone = {d.rid for d in made.pauses}
+        assert gone
+        assert gone.isdisjoint(write.rid for write in made.writes)
+        assert {w.rid for w in made.writes} == {"r", "q", *(row.rid for row in others)} - gone
+
+
+def test_one_credit_is_one_swap():
+    rows = (waiting("w"), running("r", 30.0))
+    assert swaps_of(decide(*rows, carry=Carry(now_s=NOW_S, swap_credit=1.0))) == [("r", "w")]
+
+
+def test_a_group_may_spend_the_least_runway_to_the_end():
+    rows = [waiting("a"), waiting("b"), running("r", 30.0), running("q", 30.0)]
+    assert len(decide(*rows, running("s", 0.2, may_pause=False)).starts) == 2
+    assert len(decide(*rows, running("s", 0.19, may_pause=False)).starts) == 1
+
+
+def test_a_free_place_for_one_past_the_bound_says_so():
+    made = decide(waiting("old", arrival_s=NOW_S - 31.0), engine=engine_with(slots_free=1))
+    assert made.starts[0].cause is Cause.STARVATION_BOUND
+
+
 def test_later_ones_wait_longer_for_a_place():
     costs = {"release_rate_per_s": 0.5}
     rows = [waiting("a"), waiting("b"), waiting("c"), *(running(f"r{i}", 30.0) for i in range(3))]

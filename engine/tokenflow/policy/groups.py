@@ -61,9 +61,7 @@ class Rotation:
             is_served = want != NOTHING and may_swap and self._open[want] and self._swap(place, want)
             if want == BOUND and not is_served and ledger.slots > 0:
                 break  # nobody passes: the pages that come free are for this one
-            if ledger.slots <= 0 and not (
-                may_swap and any(self._open[RESCUE : OUTRANK + 1] + self._open[FIRST:RESCUE])
-            ):
+            if ledger.slots <= 0 and not (may_swap and any(self._open[FIRST:])):
                 break
         turn.leave(self._gone)
 
