@@ -90,6 +90,7 @@ def test_the_text_is_that_of_an_engine_without_the_plugin(own_engine, tmp_path):
         stock.close()
 
     own_engine.start()
+    assert own_engine.tfctl("mode", "observe").returncode == 0
     assert own_engine.status()["engine"]["plugin"] == "active"
     assert own_engine.status()["policy"]["mode"] == "observe"
     assert text_of(own_engine.url, own_engine.model) == expected
