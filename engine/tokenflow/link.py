@@ -47,10 +47,13 @@ class StreamState(msgspec.Struct, array_like=True):
     kv_host_tokens: int | None = None
     required_runway_s: float | None = None
     preemptible: bool | None = None
+    is_met_midway: bool = False  # first seen after its first token (the mode was off): its TTFT is not known
 
     @property
     def ttft_s(self) -> float | None:
         """Arrival to the first delivery; to the first token made where nothing is delivered piecemeal."""
+        if self.is_met_midway:
+            return None
         has_pieces = self.buffer.rate_tok_s is not None
         first_s = self.buffer.first_delivery_s if has_pieces else self.first_token_s
         return None if first_s is None else max(0.0, first_s - self.arrival_s)
@@ -102,9 +105,13 @@ class Ping(msgspec.Struct, tag="ping", kw_only=True):
 
 
 class SetMode(msgspec.Struct, tag="set_mode", kw_only=True):
-    """To the scheduler. `enforce` is answered with the error code `unsupported` until it exists."""
+    """To the scheduler. `enforce` is answered with `unsupported` where an option of the engine rules it out.
+
+    After `deadline_s` (CLOCK_MONOTONIC) it is not carried out any more: whoever sent it has reported a failure.
+    """
 
     mode: Mode
+    deadline_s: float | None = None
 
 
 class CloseAdmission(msgspec.Struct, tag="close_admission", kw_only=True):

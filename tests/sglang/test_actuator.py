@@ -32,7 +32,7 @@ def schedule_policy(monkeypatch):
 
 
 def tracked(*reqs: FakeReq) -> RequestTracker:
-    tracker = RequestTracker(6.0)
+    tracker = RequestTracker()
     for req in reqs:
         tracker.see(req, 1.0)
     return tracker
@@ -59,6 +59,23 @@ def test_a_victim_leaves_the_batch_keeps_its_place_in_the_books_and_waits_in_the
     assert (stream.state, stream.reason) == (RequestState.PREEMPTED, Reason.PREEMPTED_SURPLUS)
     assert actuator.pause_count == 1
     assert scheduler.tree_cache.flush_count == 1
+
+
+def test_one_that_was_released_is_in_the_queue_whatever_fails_after_it():
+    first, second = FakeReq("a"), FakeReq("b")
+    scheduler, tracker = scheduler_with([], [first, second]), tracked(first, second)
+    batch, release = scheduler.running_batch, scheduler.running_batch.release_req
+
+    def break_at_the_second(index, remaining):
+        if batch.reqs[index] is second:
+            raise RuntimeError("planted")
+        return release(index, remaining)
+
+    batch.release_req = break_at_the_second
+    with pytest.raises(RuntimeError, match="planted"):
+        Actuator(scheduler, tracker).carry_out(Plan(Carry(), pauses=(pause("a"), pause("b"))))
+    assert batch.reqs == [second]
+    assert scheduler.waiting_queue == [first]
 
 
 @pytest.mark.parametrize("ended", ["finished", "released"])

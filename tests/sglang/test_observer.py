@@ -98,6 +98,12 @@ def test_mode_is_set_and_read_back_and_enforce_is_refused_where_an_option_blocks
     assert bench.command(link.SetMode(mode=Mode.ENFORCE)).mode is Mode.ENFORCE
 
 
+def test_a_command_that_comes_too_late_is_not_carried_out(bench):
+    late = bench.command(link.SetMode(mode=Mode.OFF, deadline_s=time.monotonic() - 1.0))
+    assert (late.error_code, late.mode) == ("timeout", Mode.OBSERVE)
+    assert bench.command(link.SetMode(mode=Mode.OFF, deadline_s=time.monotonic() + 60.0)).mode is Mode.OFF
+
+
 def test_what_is_not_a_command_is_answered_and_counted(bench):
     bench.commands.send(b"\xc1 rubbish")
     assert link.decode_reply(bench.turn_until(bench.commands)).error_code == "bad_command"

@@ -10,7 +10,9 @@ SETTINGS = PluginSettings(default_rate_tok_s=5.0)
 SETTINGS.classes["narrator"] = ClassSettings(rate_tok_s=4.0, max_rate_tok_s=8.0)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "-inf", "", "fast", "0.09", "10000.1", "1e9", "6,5", "٣٫٥"])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "nan", "inf", "-inf", "", "fast", "0.09", "10000.1", "1e9", "6,5", "1_0", "0x10", "٣٫٥", "٦"]
+)
 def test_a_bad_rate_is_refused_and_named(text):
     with pytest.raises(BadReaderError, match="X-TokenFlow-Rate") as caught:
         parse_rate(text)

@@ -4,14 +4,16 @@ from hypothesis import strategies as st
 from sglang_fakes import FINISH_LENGTH, FakeReq, batch_of, scheduler_with
 
 from tokenflow.link import Delivery
-from tokenflow.policy.states import Reason, RequestState
+from tokenflow.policy.states import RateSource, Reason, RequestState
+from tokenflow.sglang.annotation import Annotation, attach
+from tokenflow.sglang.readers import Reader
 from tokenflow.sglang.snapshot import VANISHED_AFTER_S, SnapshotBuilder, tail_of
 from tokenflow.sglang.tracker import RequestTracker
 
 
 @pytest.fixture
 def tracker() -> RequestTracker:
-    return RequestTracker(default_rate_tok_s=2.0)
+    return RequestTracker()
 
 
 def states(tracker: RequestTracker) -> dict[str, RequestState]:
@@ -70,6 +72,8 @@ def test_one_whose_client_left_while_it_waited_is_aborted_soon(tracker):
 def test_demand_counts_and_rates(tracker):
     builder = SnapshotBuilder(tracker)
     reqs = [FakeReq(name) for name in "abc"]
+    for req in reqs:
+        attach(req.sampling_params, Annotation(Reader("reading", 2.0, RateSource.HEADER), 1.0, None))
     capacity = builder.reconcile(scheduler_with([reqs[2]], reqs[:2]), 1.0)
     assert capacity.demand_tok_s == 6.0
     assert (capacity.running_count, capacity.waiting_count, capacity.preempted_count) == (2, 1, 0)

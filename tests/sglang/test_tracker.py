@@ -17,7 +17,7 @@ def annotated(rid: str, rate_tok_s: float | None, arrival_s: float = 100.0) -> F
 
 
 def test_tokens_are_counted_at_each_step_and_the_first_delivery_starts_the_reader():
-    tracker, req = RequestTracker(6.0), annotated("tf-a", 2.0)
+    tracker, req = RequestTracker(), annotated("tf-a", 2.0)
     entry = tracker.see(req, 100.0)
     assert entry is not None
     req.make(1)
@@ -37,16 +37,17 @@ def test_tokens_are_counted_at_each_step_and_the_first_delivery_starts_the_reade
     assert tracker.totals.generated_tokens == 10
 
 
-def test_a_request_that_was_never_announced_is_tracked_at_the_default_rate():
-    tracker, req = RequestTracker(6.0), FakeReq("other")
+def test_a_request_by_an_unknown_route_is_tracked_without_a_reader():
+    tracker, req = RequestTracker(), FakeReq("other")
     req.make(1)
     tracker.count_step([req], 5.0)
-    assert tracker.requests["other"].stream.rate_source is RateSource.DEFAULT
+    assert tracker.requests["other"].stream.class_name == "batch"
+    assert tracker.requests["other"].stream.buffer.runway_s is None
     assert tracker.requests["other"].stream.arrival_s == 5.0
 
 
 def test_health_probes_are_nobodys_stream():
-    tracker = RequestTracker(6.0)
+    tracker = RequestTracker()
     probe = FakeReq("HEALTH_CHECK_1")
     probe.make(1)
     tracker.count_step([probe], 1.0)
@@ -54,8 +55,25 @@ def test_health_probes_are_nobodys_stream():
     assert tracker.totals.generated_tokens == 0
 
 
+def test_a_stream_that_is_met_midway_has_no_ttft():
+    tracker, req = RequestTracker(), annotated("tf-m", 2.0)
+    req.make(5)
+    tracker.count_step([req], 107.0)
+    tracker.take_delivery(Delivery("tf-m", 5, 107.1))
+    assert tracker.requests["tf-m"].stream.ttft_s is None
+    assert tracker.new_ttfts_s == []
+
+
+def test_when_it_is_told_to_forget_nothing_of_sglang_is_held():
+    tracker, req = RequestTracker(), annotated("tf-n", 2.0)
+    tracker.see(req, 100.0)
+    tracker.clear()
+    assert not tracker.requests
+    assert not tracker.ended
+
+
 def test_a_warm_up_is_nobodys_stream():
-    tracker, warm_up = RequestTracker(6.0), FakeReq("tf-warm")
+    tracker, warm_up = RequestTracker(), FakeReq("tf-warm")
     attach_hidden(warm_up.sampling_params)
     warm_up.make(3)
     tracker.count_step([warm_up], 1.0)
@@ -63,7 +81,8 @@ def test_a_warm_up_is_nobodys_stream():
 
 
 def test_a_batch_request_has_no_reader_and_no_ttft_sample():
-    tracker, req = RequestTracker(6.0), annotated("tf-b", None)
+    tracker, req = RequestTracker(), annotated("tf-b", None)
+    tracker.see(req, 100.0)
     req.make(3)
     tracker.count_step([req], 100.5)
     tracker.take_delivery(Delivery("tf-b", 3, 101.0))
@@ -75,19 +94,18 @@ def test_a_batch_request_has_no_reader_and_no_ttft_sample():
 
 
 def test_a_finished_request_moves_over_once_although_it_stays_in_the_batch_for_a_step():
-    tracker, req = RequestTracker(6.0), annotated("tf-c", 2.0)
+    tracker, req = RequestTracker(), annotated("tf-c", 2.0)
     req.make(2)
     req.finished_reason = FINISH_LENGTH()
     tracker.count_step([req], 101.0)
     tracker.count_step([req], 101.1)
     assert "tf-c" not in tracker.requests
     assert tracker.ended["tf-c"].stream.state is RequestState.FINISHED
-    assert tracker.totals.finished_count == 1
     assert tracker.totals.generated_tokens == 2
 
 
 def test_its_reader_reads_on_after_the_end_and_does_not_stall_there():
-    tracker, req = RequestTracker(6.0), annotated("tf-d", 2.0)
+    tracker, req = RequestTracker(), annotated("tf-d", 2.0)
     req.make(4)
     tracker.count_step([req], 101.0)
     tracker.take_delivery(Delivery("tf-d", 3, 101.0))
@@ -101,7 +119,7 @@ def test_its_reader_reads_on_after_the_end_and_does_not_stall_there():
 
 
 def test_an_aborted_request_says_so():
-    tracker, req = RequestTracker(6.0), annotated("tf-e", 2.0)
+    tracker, req = RequestTracker(), annotated("tf-e", 2.0)
     tracker.see(req, 100.0)
     req.finished_reason = FINISH_ABORT()
     tracker.count_step([req], 101.0)
@@ -109,7 +127,7 @@ def test_an_aborted_request_says_so():
 
 
 def test_ended_requests_are_bounded_in_number_and_age():
-    tracker = RequestTracker(6.0)
+    tracker = RequestTracker()
     for number in range(KEEP_ENDED_COUNT + 10):
         req = annotated(f"tf-{number}", 2.0)
         req.finished_reason = FINISH_LENGTH()
@@ -120,7 +138,7 @@ def test_ended_requests_are_bounded_in_number_and_age():
 
 
 def test_deliveries_for_unknown_late_or_repeated_are_harmless():
-    tracker, req = RequestTracker(6.0), annotated("tf-f", 2.0)
+    tracker, req = RequestTracker(), annotated("tf-f", 2.0)
     tracker.see(req, 100.0)
     tracker.take_delivery(Delivery("nobody", 5, 101.0))
     req.make(5)
@@ -132,7 +150,7 @@ def test_deliveries_for_unknown_late_or_repeated_are_harmless():
 
 
 def test_sglangs_object_is_let_go_of_at_the_end():
-    tracker, req = RequestTracker(6.0), annotated("tf-g", 2.0)
+    tracker, req = RequestTracker(), annotated("tf-g", 2.0)
     req.retraction_count = 2
     req.finished_reason = FINISH_LENGTH()
     tracker.count_step([req], 101.0)

@@ -117,7 +117,7 @@ class FakeGovernor:
     """In place of the governor, where only the observer is looked at: it decides nothing."""
 
     def __init__(self) -> None:
-        self.tracker = RequestTracker(6.0)
+        self.tracker = RequestTracker()
         self.builder = SnapshotBuilder(self.tracker)
         self.mode = Mode.OBSERVE
         self.blockers: list[str] = []

@@ -1,11 +1,14 @@
 """The policy's mode: read from the telemetry, set through the scheduler's link."""
 
+import time
+
 from aiohttp import web
 
 from tokenflow import link
 from tokenflow.errors import ConflictError, from_body
 from tokenflow.wire import ErrorBody, ModeRequest
 from tokenflowd.context import CONTEXT
+from tokenflowd.link import COMMAND_LIMIT_S
 from tokenflowd.replies import answer, caller, log, read_body
 
 
@@ -19,7 +22,7 @@ async def put_mode(request: web.Request) -> web.StreamResponse:
     engine = context.supervisor.lifecycle.engine
     if engine is None or engine.serving_since_s is None:
         raise ConflictError("no engine is serving, so there is no mode to set", hint="tfctl start")
-    reply = await engine.set_mode(link.SetMode(mode=wish.mode))
+    reply = await engine.set_mode(link.SetMode(mode=wish.mode, deadline_s=time.monotonic() + COMMAND_LIMIT_S))
     if reply.error_code is not None:
         message = reply.error_message or f"the engine refused the mode {wish.mode.value}"
         raise from_body(ErrorBody(code=reply.error_code, message=message, hint="tfctl mode observe", field="mode"))

@@ -76,29 +76,31 @@ class Actuator:
             scheduler.waiting_queue = scheduler.waiting_queue + held_back
 
     def _pause(self, pauses: Iterable[Decision]) -> None:
-        scheduler = self._scheduler
-        batch = scheduler.running_batch
+        batch = self._scheduler.running_batch
         victims = {decision.rid: decision for decision in pauses}
-        paused: list[int] = []
-        kept: list[int] = []
-        for index, req in enumerate(batch.reqs):
-            is_victim = req.rid in victims and req.finished_reason is None and req.kv.holds_kv
-            (paused if is_victim else kept).append(index)
-        for index in paused:
-            batch.release_req(index, 0)
-        released = [batch.reqs[index] for index in paused]
-        if not released:
-            return
-        batch.filter_batch(keep_indices=kept)
-        batch.batch_is_full = False
-        for req in released:
-            self._requeue(req)
-            entry = self._tracker.requests.get(req.rid)
-            if entry is not None:
-                entry.stream.state = RequestState.PREEMPTED
-                entry.stream.reason = victims[req.rid].reason
-                entry.stream.preemption_count = req.retraction_count
-        self.pause_count += len(released)
+        released: list[Any] = []
+        try:
+            for index, req in enumerate(batch.reqs):
+                if req.rid in victims and req.finished_reason is None and req.kv.holds_kv:
+                    batch.release_req(index, 0)
+                    released.append(req)
+        finally:
+            # Whatever fails above: a request whose row is released must leave the batch and be in the queue.
+            if released:
+                gone = {id(req) for req in released}
+                batch.filter_batch(keep_indices=[i for i, req in enumerate(batch.reqs) if id(req) not in gone])
+                batch.batch_is_full = False
+                for req in released:
+                    self._requeue(req)
+                    self._note_pause(req, victims[req.rid])
+
+    def _note_pause(self, req: Any, decision: Decision) -> None:
+        self.pause_count += 1
+        entry = self._tracker.requests.get(req.rid)
+        if entry is not None:
+            entry.stream.state = RequestState.PREEMPTED
+            entry.stream.reason = decision.reason
+            entry.stream.preemption_count = req.retraction_count
 
     def _requeue(self, req: Any) -> None:
         """Back into the queue without the limits of new requests: a paused stream is never turned away."""

@@ -1,19 +1,14 @@
 """Fail open: an exception of ours is counted, reported once, and never reaches SGLang."""
 
-import functools
 import logging
-from collections.abc import Callable
-from typing import ParamSpec
 
 logger = logging.getLogger(__name__)
 
 MAX_FAULTS = 20
 
-P = ParamSpec("P")
-
 
 class FaultGuard:
-    """Counts our own exceptions. After `max_faults` of them, guarded functions do nothing any more."""
+    """Counts our own exceptions. After `max_faults` of them the hooks hand everything straight to SGLang."""
 
     def __init__(self, max_faults: int = MAX_FAULTS) -> None:
         self.fault_count = 0
@@ -36,17 +31,3 @@ class FaultGuard:
             logger.error("tokenflow: fault in %s, stock serving goes on", where, exc_info=error)
         if self.fault_count == self._max_faults:
             logger.error("tokenflow: %d faults, the plugin turns itself off in this process", self.fault_count)
-
-    def wrap(self, function: Callable[P, None]) -> Callable[P, None]:
-        """A version of `function` that never raises and stops being called once tripped."""
-
-        @functools.wraps(function)
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-            if self.is_tripped:
-                return
-            try:
-                function(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - fail open is the point
-                self.record(function.__qualname__, error)
-
-        return guarded

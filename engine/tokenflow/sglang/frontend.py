@@ -137,16 +137,23 @@ class CommandThread(threading.Thread):
 
     def run(self) -> None:
         while True:
-            *envelope, body = self._socket.recv_multipart()
             try:
-                reply = self._answer(link.decode_command(body))
-            except Exception as error:  # noqa: BLE001 - a bad command must not end the thread
-                self._guard.record("frontend command", error)
-                reply = link.Reply(
-                    plugin_version=__version__,
-                    pid=os.getpid(),
-                    plugin=PluginState.ACTIVE,
-                    error_code="bad_command",
-                    error_message=str(error),
-                )
-            self._socket.send_multipart([*envelope, link.encode(reply)])
+                *envelope, body = self._socket.recv_multipart()
+                self._socket.send_multipart([*envelope, link.encode(self._reply_to(body))])
+            except zmq.ContextTerminated:
+                return
+            except Exception as error:  # noqa: BLE001 - one bad message must not end the thread
+                self._guard.record("frontend link", error)
+
+    def _reply_to(self, body: bytes) -> link.Reply:
+        try:
+            return self._answer(link.decode_command(body))
+        except Exception as error:  # noqa: BLE001 - the sender learns of it
+            self._guard.record("frontend command", error)
+            return link.Reply(
+                plugin_version=__version__,
+                pid=os.getpid(),
+                plugin=PluginState.ACTIVE,
+                error_code="bad_command",
+                error_message=str(error),
+            )

@@ -20,7 +20,7 @@ class Governor:
     def __init__(self, scheduler: Any, settings: PluginSettings) -> None:
         self.blockers = find_blockers(scheduler)
         self.mode = Mode.OBSERVE if settings.mode is Mode.ENFORCE and self.blockers else settings.mode
-        self.tracker = RequestTracker(settings.default_rate_tok_s)
+        self.tracker = RequestTracker()
         self.builder = SnapshotBuilder(self.tracker)
         self.driver = PolicyDriver(scheduler, self.tracker, Tunables(mode=self.mode, variant=settings.variant))
         self.actuator = Actuator(scheduler, self.tracker)
@@ -35,6 +35,8 @@ class Governor:
         """Takes effect at the next turn. Streams that are paused come back by themselves: they are in the queue."""
         self.mode = mode
         self.actuator.forget()
+        if mode is Mode.OFF:
+            self.tracker.clear()
 
     def on_step(self, batch: Any, now_s: float) -> None:
         self.driver.steps.take(batch, now_s)

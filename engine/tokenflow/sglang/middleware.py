@@ -45,11 +45,11 @@ class TokenFlowMiddleware:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         is_generation = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATION_PATHS
+        if is_generation and not self._frontend.is_admission_open:
+            await _send_error(send, 503, "server_error", "engine_stopping", None, "the engine is being stopped")
+            return
         if not is_generation or self._frontend.guard.is_tripped:
             await self._app(scope, receive, send)
-            return
-        if not self._frontend.is_admission_open:
-            await _send_error(send, 503, "server_error", "engine_stopping", None, "the engine is being stopped")
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:

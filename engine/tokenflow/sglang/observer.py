@@ -117,6 +117,10 @@ class SchedulerObserver:
 
     def _carry_out(self, command: link.Command) -> link.Reply:
         match command:
+            case link.SetMode(deadline_s=float(deadline_s)) if time.monotonic() > deadline_s:
+                reply = self._reply()
+                reply.error_code, reply.error_message = "timeout", "the command came too late and was not carried out"
+                return reply
             case link.SetMode(mode=Mode.ENFORCE) if self.governor.blockers:
                 reply = self._reply()
                 reply.error_code = "unsupported"

@@ -1,6 +1,7 @@
 """Who reads a request, and how fast: what the client's headers say, checked."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from tokenflow.sglang.settings import PluginSettings
 
 RATE_HEADER = "x-tokenflow-rate"
 CLASS_HEADER = "x-tokenflow-class"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 class BadReaderError(ValueError):
@@ -34,10 +36,7 @@ BATCH_READER = Reader(RequestClass.BATCH.value, None, RateSource.CLASS)
 
 def parse_rate(text: str) -> float:
     """A rate in tokens per second from a header. Raises BadReaderError outside 0.1 to 10000."""
-    try:
-        rate_tok_s = float(text)
-    except ValueError:
-        rate_tok_s = math.nan
+    rate_tok_s = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not MIN_RATE_TOK_S <= rate_tok_s <= MAX_RATE_TOK_S:
         raise BadReaderError(
             "X-TokenFlow-Rate",

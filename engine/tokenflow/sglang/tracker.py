@@ -10,9 +10,9 @@ from typing import Any
 
 from tokenflow.link import Delivery, StreamState
 from tokenflow.policy.buffer import VirtualBuffer
-from tokenflow.policy.states import RateSource, RequestClass, RequestState
+from tokenflow.policy.states import RequestState
 from tokenflow.sglang import annotation
-from tokenflow.sglang.readers import Reader
+from tokenflow.sglang.readers import BATCH_READER
 
 KEEP_ENDED_S = 5.0  # long enough that every subscriber hears of the end and of the last deliveries
 KEEP_ENDED_COUNT = 256
@@ -26,7 +26,6 @@ class TrackedRequest:
     stream: StreamState
     req: Any
     is_closed: bool = False
-    is_disconnected: bool = False
     last_seen_s: float = 0.0
 
 
@@ -35,7 +34,6 @@ class Totals:
     """Counters since the engine's start."""
 
     generated_tokens: int = 0
-    finished_count: int = 0
     ended_stall_s: float = 0.0
     ended_preemption_count: int = 0
 
@@ -44,7 +42,6 @@ class Totals:
 class RequestTracker:
     """`requests` holds the live ones in order of arrival, `ended` those that ended in the last seconds."""
 
-    default_rate_tok_s: float
     requests: dict[str, TrackedRequest] = field(default_factory=dict)
     ended: dict[str, TrackedRequest] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
@@ -58,7 +55,7 @@ class RequestTracker:
         if annotation.is_hidden(req.sampling_params):
             return None
         note = annotation.read(req.sampling_params)
-        reader = note.reader if note else self._default_reader()
+        reader = note.reader if note else BATCH_READER  # by a route that we do not know: nobody says that he reads
         stream = StreamState(
             rid=req.rid,
             parent_rid=note.parent_rid if note else None,
@@ -67,13 +64,11 @@ class RequestTracker:
             prompt_tokens=len(req.origin_input_ids),
             arrival_s=note.arrival_s if note else now_s,
             buffer=VirtualBuffer(reader.rate_tok_s),
+            is_met_midway=len(req.output_ids) > 1,
         )
         entry = TrackedRequest(stream, req, last_seen_s=now_s)
         self.requests[req.rid] = entry
         return entry
-
-    def _default_reader(self) -> Reader:
-        return Reader(RequestClass.READING.value, self.default_rate_tok_s, RateSource.DEFAULT)
 
     def count_step(self, reqs: Iterable[Any], now_s: float) -> None:
         """A step of these requests has been processed: takes their new token counts and ends the finished ones."""
@@ -106,11 +101,10 @@ class RequestTracker:
         if delivery.delivered_tokens > buffer.delivered_tokens:
             was_first = buffer.first_delivery_s is None
             buffer.deliver(delivery.stamp_s, delivery.delivered_tokens)
-            if was_first and buffer.rate_tok_s is not None:
+            if was_first and buffer.rate_tok_s is not None and not entry.stream.is_met_midway:
                 self.new_ttfts_s.append(max(0.0, delivery.stamp_s - entry.stream.arrival_s))
         if delivery.is_closed:
             entry.is_closed = True
-            entry.is_disconnected = delivery.is_disconnect
 
     def end(self, entry: TrackedRequest, now_s: float) -> None:
         """Moves a request to the ended ones and lets go of SGLang's object."""
@@ -124,7 +118,6 @@ class RequestTracker:
         stream.required_runway_s = stream.preemptible = None
         stream.preemption_count = preemption_count(entry.req)
         stream.buffer.end(now_s)
-        self.totals.finished_count += 1
         self.totals.ended_stall_s += stream.buffer.stall_s
         self.totals.ended_preemption_count += stream.preemption_count
         entry.req = None
@@ -132,6 +125,11 @@ class RequestTracker:
         self.ended[stream.rid] = entry
         while len(self.ended) > KEEP_ENDED_COUNT:
             del self.ended[next(iter(self.ended))]
+
+    def clear(self) -> None:
+        """Forgets every request, and with it SGLang's objects: while the mode is off nothing is followed."""
+        self.requests.clear()
+        self.ended.clear()
 
     def forget_old(self, now_s: float) -> None:
         """Drops ended requests of which everybody has heard."""
