@@ -13,6 +13,7 @@ from tokenflow.errors import OperationError, TimedOutError, from_body
 from tokenflow.wire import OperationDocument, OperationState
 
 _POLL_S = 1.0
+_NEARLY_DONE = 0.999
 _FLOOR_S = 0.1  # between two questions, should the daemon not wait as asked
 
 
@@ -54,10 +55,13 @@ def _bar() -> Iterator[Reporter]:
     columns = (SpinnerColumn(), BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None)
+        bar = progress.tasks[0]
 
         def show(text: str, ratio: float | None) -> None:
-            total = None if ratio is None else 1.0
-            progress.update(task, description=text, total=total, completed=ratio or 0.0, refresh=True)
+            # A complete task stops its clock and spinner for good, and a step that is complete is not the last one.
+            done = 0.0 if ratio is None else min(ratio, _NEARLY_DONE)
+            bar.total = None if ratio is None else 1.0  # update() takes None for "as before"
+            progress.update(task, description=text, completed=done, refresh=True)
 
         yield show
 
