@@ -1,8 +1,10 @@
 """Why did the engine end? One line for people, naming the root and not the process that followed it."""
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from tokenflowd import processes
 
@@ -39,16 +41,45 @@ _ERROR_LINE = re.compile(
 _CONSEQUENCE = re.compile(r"see the error messages above|died during initialization")
 _STAMP = re.compile(r"^\[[^\]]*\]\s*")
 _MAX_CHARACTERS = 300
+_HOST_CAUSES = {
+    re.compile(r"address already in use", re.IGNORECASE): "another process has taken the port",
+    re.compile(r"no space left on device", re.IGNORECASE): "the disk is full",
+}
+_SERVES = re.compile(r"The server is fired up")
+_CAUSE_LINES = 60
+_DISK_FULL_BYTES = 1_000_000
 
 
 def explain(death: Death, log_lines: list[str]) -> str:
     """One line. `log_lines`: the end of the engine's log."""
     root = _root(death, log_lines)
     text = root.describe()
+    if (cause := _host_cause(log_lines)) is not None:
+        return f"{text}: {cause}"  # SGLang kills itself over these: the signal says nothing
     if root.exit_code is not None and root.exit_code < 0:
         return text  # what the log says last has nothing to do with a signal from outside
     error = last_error(log_lines)
     return f"{text}: {error}" if error else text
+
+
+def _host_cause(log_lines: list[str]) -> str | None:
+    """What the machine refused, in the last lines of the log."""
+    for line in reversed(log_lines[-_CAUSE_LINES:]):
+        if _SERVES.search(line):
+            return None  # what was refused before did no harm
+        for pattern, cause in _HOST_CAUSES.items():
+            if pattern.search(line):
+                return f"{cause}: {_STAMP.sub('', line).strip()[:_MAX_CHARACTERS]}"
+    return None
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Whether less than 1 MB is left for us; False where that cannot be told."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _DISK_FULL_BYTES
 
 
 def hint(log: str) -> str:

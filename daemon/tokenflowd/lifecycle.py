@@ -144,6 +144,8 @@ class EngineLifecycle:
     async def _fail(self, engine: EngineProcess, death: Death) -> str:
         lines = await asyncio.to_thread(logfile.last_lines, self._paths.engine_log, _LOG_LINES_READ)
         reason = failure.explain(death, lines)
+        if "the disk is full" not in reason and failure.is_disk_full(self._paths.engine_log.parent):
+            reason += f"; the disk is full: {self._paths.engine_log.parent}"
         self.set_phase(EngineState.FAILED, reason)
         await self._end(engine, EngineState.FAILED, reason, grace_s=_CRASH_GRACE_S, is_polite=False)
         return reason

@@ -46,7 +46,7 @@ class Supervisor:
 
     def start(self, profile_name: str | None, extra_arguments: list[str], who: str | None) -> Operation:
         """Raises ConflictError while something else is under way or another profile runs; errors of the profile."""
-        name = profile_name or self._settings.default_profile
+        name = self._settings.default_profile if profile_name is None else profile_name
         running = self.running_operation
         if running is not None:
             is_same = self._wanted is not None and self._wanted.is_for(name, extra_arguments)
@@ -93,7 +93,8 @@ class Supervisor:
         if profile_name is None and last is not None:
             profile_name = last.profile.name
             extra_arguments = extra_arguments or list(last.extra_arguments)
-        draft = self._draft(profile_name or self._settings.default_profile, extra_arguments)
+        name = self._settings.default_profile if profile_name is None else profile_name
+        draft = self._draft(name, extra_arguments)
         drain = Drain(self._settings.drain_s if drain_s is None else drain_s)
         return self._begin(OperationKind.RESTART, who, lambda operation: self._restart(operation, draft, drain))
 
@@ -117,6 +118,8 @@ class Supervisor:
         running = self.lifecycle.plan
         assert running is not None
         is_other_profile = running.profile.name != name
+        if is_other_profile:
+            store.load(name)  # a restart would not help where there is no such profile
         if is_other_profile or (extra_arguments and not running.is_for(name, extra_arguments)):
             wanted = f"profile {name}" if is_other_profile else "a change of its arguments"
             raise ConflictError(

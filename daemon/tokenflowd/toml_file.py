@@ -1,5 +1,6 @@
 """Reading a TOML file into a pydantic model, with every fault of the file told at once, by line."""
 
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -37,13 +38,16 @@ def read_model(path: Path, kind: type[ModelT], hint: str) -> ModelT:
 
 
 def faults_text(error: ValidationError, source: str, text: str = "") -> str:
-    """`SOURCE:LINE: key: what is wrong`, one line a fault."""
-    return "\n".join(_fault_line(fault, source, text) for fault in error.errors(include_url=False))
+    """`SOURCE:LINE: key: what is wrong`, one line a fault, in the order of the file; what has no line comes last."""
+    placed = []
+    for fault in error.errors(include_url=False):
+        line = find_line(text, [str(part) for part in fault["loc"]])
+        placed.append((math.inf if line is None else line, _fault_line(fault, source, line)))
+    return "\n".join(text for _, text in sorted(placed, key=lambda pair: pair[0]))
 
 
-def _fault_line(fault: ErrorDetails, source: str, text: str) -> str:
+def _fault_line(fault: ErrorDetails, source: str, line: int | None) -> str:
     keys = [str(part) for part in fault["loc"]]
-    line = find_line(text, keys)
     place = source if line is None else f"{source}:{line}"
     return f"{place}: {'.'.join(keys) or 'file'}: {_in_plain_words(fault)}"
 

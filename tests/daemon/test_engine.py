@@ -49,6 +49,9 @@ async def test_starting_what_runs_is_done_already_and_another_profile_is_refused
     code, refusal = await rig.client.ask("POST", "/v1/engine/start", {"profile": "other"})
     assert (code, refusal["error"]["code"]) == (409, "conflict")
     assert refusal["error"]["hint"] == "tfctl restart other"
+    for unknown in ("nope", ""):
+        code, refusal = await rig.client.ask("POST", "/v1/engine/start", {"profile": unknown})
+        assert (code, refusal["error"]["code"]) == (404, "profile_not_found")
 
 
 async def test_restart_changes_the_profile_and_the_process(rig: Rig):

@@ -85,6 +85,34 @@ def test_the_last_error_of_a_log(lines, error):
     assert text == "the engine process 7 exited with code 1" + (f": {error}" if error else "")
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            "[2026-11-29 17:00:00] ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30000): "
+            "address already in use",
+            "another process has taken the port: ERROR:    [Errno 98] error while attempting to bind on address",
+        ),
+        ("OSError: [Errno 28] No space left on device", "the disk is full: OSError: [Errno 28] No space left"),
+    ],
+)
+def test_what_the_machine_refused_is_told_although_a_signal_ended_it(line, cause):
+    killed = Death(Role.MAIN, 7, -9)
+    text = failure.explain(killed, [line, "[x] SIGQUIT received."])
+    assert text.startswith(f"the engine process 7 was killed (signal 9): {cause}")
+    served_since = [line, "[x] The server is fired up and ready to roll!"]
+    assert failure.explain(killed, served_since) == "the engine process 7 was killed (signal 9)"
+
+
+def test_a_full_disk_is_seen(tmp_path, monkeypatch):
+    assert not failure.is_disk_full(tmp_path)
+    assert not failure.is_disk_full(tmp_path / "nowhere")
+    usual = failure.os.statvfs(tmp_path)
+    full = failure.os.statvfs_result([*usual[:4], 0, *usual[5:]])
+    monkeypatch.setattr(failure.os, "statvfs", lambda path: full)
+    assert failure.is_disk_full(tmp_path)
+
+
 LIMITS = Limits(busy_after_s=2.0, wedged_after_s=60.0, telemetry_stale_after_s=3.0)
 
 

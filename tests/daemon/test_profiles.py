@@ -77,6 +77,8 @@ def test_every_fault_is_told_with_its_line(home: Path):
         'name = "broken"\nflavour = 1\n[model]\npath = "relative"\n[engine]\ndevice = "tpu"\nport = 70000\n'
         "[tunables]\nsafety_factor = nan\n[classes.reading]\nrate_tok_s = 0\n",
     )
+    numbers = [int(line.partition(": ")[0].rpartition(":")[2]) for line in faults_of("broken")]
+    assert numbers == sorted(numbers)
     places = {line.partition(": ")[0]: line.partition(": ")[2] for line in faults_of("broken")}
     assert places == {
         f"{path}:4": 'model.path: must be "demo" (the built-in demo model) or an absolute folder',

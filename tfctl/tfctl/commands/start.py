@@ -10,7 +10,7 @@ from tfctl.operations import follow, reporter
 from tfctl.options import EngineArgsCommand, WaitForIt, engine_args
 from tfctl.output import INTERRUPTED, Role, note, write_json, write_line
 from tfctl.session import Session
-from tokenflow.errors import TokenFlowError
+from tokenflow.errors import BadAnswerError, DaemonUnreachableError, TokenFlowError
 from tokenflow.wire import EngineState, OperationDocument, StartRequest, StatusDocument
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -35,10 +35,13 @@ def start(
         client, spawned = daemon.bring_up(session)
     try:
         operation = _start(session, client, profile, engine_args(ctx), wait=wait)
+    except BadAnswerError:
+        _clean_up(client, spawned)
+        raise
+    except DaemonUnreachableError as error:
+        raise (spawned.ending() if spawned is not None else None) or error from None
     except TokenFlowError:
-        if spawned is not None and not _is_starting(client):
-            # Nothing served, and nobody else asked for this daemon: a failed start leaves nothing behind.
-            spawned.end()
+        _clean_up(client, spawned)
         raise
     except KeyboardInterrupt:
         note("the start goes on; watch it: tfctl status --watch; end it: tfctl stop")
@@ -50,7 +53,7 @@ def _start(
     session: Session, client: Client, profile: str | None, arguments: list[str], *, wait: bool
 ) -> OperationDocument:
     # What runs, or ran last, is what "start" without a name means; the daemon has a default where nothing ever ran.
-    known = profile or client.get("/v1/status", StatusDocument).engine.profile
+    known = client.get("/v1/status", StatusDocument).engine.profile if profile is None else profile
     session.warn_if_other_version(client)
     request = StartRequest(profile=known, engine_args=arguments)
     operation = client.post("/v1/engine/start", request, OperationDocument)
@@ -61,6 +64,12 @@ def _start(
         return operation
     with reporter(session) as report:
         return follow(client, operation, report, session.options.timeout_s)
+
+
+def _clean_up(client: Client, spawned: daemon.SpawnedDaemon | None) -> None:
+    """Nothing served, and nobody else asked for this daemon: a failed start leaves nothing behind."""
+    if spawned is not None and not _is_starting(client):
+        spawned.end()
 
 
 def _is_starting(client: Client) -> bool:
