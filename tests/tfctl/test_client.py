@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import threading
 
 import msgspec
 import pytest
@@ -99,6 +100,42 @@ def test_a_silent_daemon_is_an_unknown_status(socket_path, tfctl):
 def test_nonsense_is_a_bad_answer(content, socket_path):
     with FakeDaemon(socket_path, garbage=content), pytest.raises(BadAnswerError):
         Client(socket_path).get("/v1/status", StatusDocument)
+
+
+def test_a_daemon_that_goes_away_in_the_middle_has_ended(socket_path):
+    with socket.socket(socket.AF_UNIX) as dying:
+        dying.bind(str(socket_path))
+        dying.listen()
+
+        def die():
+            connection, _ = dying.accept()
+            connection.recv(65536)
+            dying.close()
+            connection.close()
+
+        thread = threading.Thread(target=die)
+        thread.start()
+        with pytest.raises(DaemonUnreachableError, match="the daemon has ended") as caught:
+            Client(socket_path, 10).get("/v1/status", StatusDocument)
+        thread.join()
+    assert caught.value.code == "daemon_unreachable"
+    assert "tfctl start" in caught.value.hint
+
+
+def test_a_daemon_that_has_answered_and_is_gone_has_ended(daemon):
+    client = Client(daemon.path)
+    client.get("/v1/status", StatusDocument)
+    daemon.close()
+    with pytest.raises(DaemonUnreachableError, match="the daemon has ended"):
+        client.get("/v1/status", StatusDocument)
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf"])
+def test_no_time_is_no_time_limit(limit, tfctl, daemon):
+    outcome = tfctl("--timeout", limit, "status")
+    assert outcome.code == 2
+    assert "is not a number of seconds above 0" in outcome.err
+    assert daemon.seen == []
 
 
 def test_an_unknown_path_is_an_error_with_a_hint(daemon):

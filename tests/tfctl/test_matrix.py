@@ -45,7 +45,7 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
     },
     ("mode", "enforce"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 1},
     ("logs",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
-    ("wait", "--for", "serving", "--timeout", "0"): {
+    ("wait", "--for", "serving", "--timeout", "0.1"): {
         "none": 69,
         "garbage": 69,
         "nonsense": 69,
@@ -54,7 +54,7 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
         "busy": 0,
         "*": 75,
     },
-    ("wait", "--for", "stopped", "--timeout", "0"): {
+    ("wait", "--for", "stopped", "--timeout", "0.1"): {
         "none": 0,
         "stopped": 0,
         "failed": 0,
@@ -62,7 +62,7 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
         "nonsense": 69,
         "*": 75,
     },
-    ("wait", "--for", "drained", "--timeout", "0"): {
+    ("wait", "--for", "drained", "--timeout", "0.1"): {
         "none": 0,
         "stopped": 0,
         "failed": 1,

@@ -178,6 +178,25 @@ def test_a_killed_daemon_is_named_so(tfctl, spawns):
     assert "ended by signal 9" in tfctl("start", "demo-cpu").err
 
 
+@pytest.mark.parametrize("said", ["", '{"event": "engine spawned", "level": "info"}', "plain words"])
+def test_a_daemon_that_is_killed_during_the_start_has_ended(said, tfctl, spawns):
+    dying = f"""
+    fake.operation_steps = [('loading weights', 0.1)] * 1000
+    print({said!r}, flush=True)
+    import threading
+    def die():
+        while not any(path.startswith('/v1/operations') for _, path, _ in fake.seen):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=die).start()
+"""
+    spawns(textwrap.dedent(SERVING).format(extra=textwrap.dedent(dying)))
+    outcome = tfctl("start", "demo-cpu")
+    assert outcome.code == 69
+    words = {"": "", "plain words": "; its last words: plain words"}.get(said, "; its last words: engine spawned")
+    assert f"error: the daemon has ended (signal 9{words})\nhint:  start it again: tfctl start\n" in outcome.err
+
+
 def test_a_daemon_that_never_answers_is_ended(tfctl, spawns, monkeypatch):
     monkeypatch.setattr(bringing_up, "START_LIMIT_S", 1.0)
     pid = spawns("time.sleep(600)")

@@ -124,8 +124,12 @@ class Client:
         except PermissionError as error:
             raise permission_denied(self.path) from error
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
+            if self.daemon_version is not None:
+                raise daemon_ended() from error
             raise no_daemon() from error
         except (http.client.HTTPException, ConnectionError) as error:
+            if not answers(self.path):
+                raise daemon_ended() from error  # in the middle of its answer
             raise bad_answer(self.path, type(error).__name__) from error
 
 
@@ -180,6 +184,13 @@ def _is_alive(pid: int) -> bool:
 
 def no_daemon() -> DaemonUnreachableError:
     return DaemonUnreachableError("tokenflowd is not running", hint="start it: tfctl start")
+
+
+def daemon_ended(how: str | None = None) -> DaemonUnreachableError:
+    """It answered before, or began to. `how`: what is known of its end."""
+    return DaemonUnreachableError(
+        "the daemon has ended" + (f" ({how})" if how else ""), hint="start it again: tfctl start"
+    )
 
 
 def bad_answer(path: Path, detail: str) -> BadAnswerError:

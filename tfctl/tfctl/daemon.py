@@ -8,7 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from tfctl.client import Client, answers
+import msgspec
+
+from tfctl.client import Client, answers, daemon_ended
 from tfctl.session import Session
 from tokenflow.errors import (
     ConfigurationError,
@@ -31,6 +33,7 @@ UNIT = "tokenflowd.service"
 START_LIMIT_S = 20.0
 _STOP_LIMIT_S = 40.0
 _LOST_RACE, _RACE_LIMIT_S = 1, 1.0
+_REAP_LIMIT_S = 1.0  # between the end of a process's sockets and of the process
 _FAREWELL = re.compile(r"tokenflowd: (?P<message>.*?)(?: \((?P<hint>[^()]*)\))?")
 _NEEDED_MODULES = ("tokenflowd.main", "aiohttp", "zmq", "structlog", "psutil", "pydantic_settings")
 _UNIT_FOLDERS = (Path("/etc/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/usr/lib/systemd/system"))
@@ -90,11 +93,34 @@ class SpawnedDaemon:
             self._process.kill()
             self._process.wait()
 
+    def ending(self) -> TokenFlowError | None:
+        """How it ended after it had been ready, or None if it still runs."""
+        try:
+            exit_code = self._process.wait(_REAP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return None
+        how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+        last = last_words(self._log_lines())
+        return daemon_ended(f"{how}; its last words: {last}" if last else how)
+
     def _death(self, exit_code: int) -> TokenFlowError:
+        return explain_death(self._log_lines(), exit_code, self._log)
+
+    def _log_lines(self) -> list[str]:
+        """What it has written, without what older ones left in the file."""
         with self._log.open("rb") as file:
             file.seek(self._log_start_bytes)
-            lines = file.read().decode(errors="replace").splitlines()
-        return explain_death(lines, exit_code, self._log)
+            return file.read().decode(errors="replace").splitlines()
+
+
+def last_words(lines: list[str]) -> str:
+    """The last line that says something; of a JSON line its event alone."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    try:
+        entry = msgspec.json.decode(last)
+    except msgspec.DecodeError:
+        return last
+    return str(entry.get("event", last)) if isinstance(entry, dict) else last
 
 
 def explain_death(lines: list[str], exit_code: int, log: Path) -> TokenFlowError:

@@ -38,6 +38,13 @@ def seconds(value_s: float | None) -> float | None:
     return value_s
 
 
+def time_limit(value_s: float | None) -> float | None:
+    """Callback of `--timeout`: more than zero, as nothing answers in no time."""
+    if value_s is not None and not 0 < value_s < math.inf:
+        raise typer.BadParameter(f"{value_s:g} is not a number of seconds above 0")
+    return value_s
+
+
 def interval(value_s: float | None) -> float | None:
     """Callback of `--watch`: a tenth of a second or more."""
     if value_s is not None and not 0.1 <= value_s < math.inf:
@@ -65,7 +72,7 @@ def _shape(
         Path | None, typer.Option("--socket", metavar="PATH", help="The daemon's control socket.")
     ] = None,
     timeout_s: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", callback=seconds, help="Give up after S seconds.")
+        float | None, typer.Option("--timeout", metavar="S", callback=time_limit, help="Give up after S seconds.")
     ] = None,
     quiet: Annotated[
         bool | None, typer.Option("--quiet", "-q", help="Print results and errors only.", show_default=False)

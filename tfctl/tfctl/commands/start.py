@@ -39,7 +39,11 @@ def start(
         _clean_up(client, spawned)
         raise
     except DaemonUnreachableError as error:
-        raise (spawned.ending() if spawned is not None else None) or error from None
+        ending = None if spawned is None else spawned.ending()
+        if ending is not None:
+            raise ending from error
+        _clean_up(client, spawned)
+        raise
     except TokenFlowError:
         _clean_up(client, spawned)
         raise
