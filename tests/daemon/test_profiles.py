@@ -11,6 +11,7 @@ from tokenflow.policy.states import Mode
 from tokenflow.sglang.settings import PluginSettings
 from tokenflowd import plan
 from tokenflowd.profiles import store
+from tokenflowd.profiles.check import faults
 from tokenflowd.profiles.tunables import TunableOverrides
 
 GOOD = """
@@ -44,6 +45,19 @@ def faults_of(name: str) -> list[str]:
         store.load(name)
     assert caught.value.hint
     return caught.value.message.splitlines()
+
+
+def test_an_unknown_name_leads_to_the_list(home: Path):
+    with pytest.raises(ProfileNotFoundError, match=r"there are: .*demo-cpu") as caught:
+        store.load("nosuch")
+    assert caught.value.hint == "see them: tfctl profile list"
+
+
+def test_the_check_names_the_invalid_ones_alone(home: Path):
+    path = write("odd", "nonsense = 1\n")
+    found = faults()
+    assert list(found) == [str(path)]
+    assert "nonsense: unknown key" in found[str(path)]
 
 
 def test_every_built_in_profile_is_valid(home: Path):

@@ -1,6 +1,8 @@
 """What single commands do beyond the table in test_matrix."""
 
 import json
+import re
+import sys
 import threading
 
 import jsonschema
@@ -133,7 +135,8 @@ def write_profile(home, name, text):
 
 
 def test_profiles_are_listed_with_their_origin(tfctl, home):
-    write_profile(home, "mine", 'description = "for me"\n[model]\npath = "demo"\n')
+    model, engine = '[model]\npath = "demo"\nserved_name = "mine"\n', '[engine]\ndevice = "cpu"\n'
+    write_profile(home, "mine", 'name = "mine"\ndescription = "for me"\n' + model + engine)
     write_profile(home, "broken", "a = \n")
     lines = tfctl("profile", "list").out.splitlines()
     assert any(line.split() == ["mine", "user", "for", "me"] for line in lines)
@@ -141,6 +144,28 @@ def test_profiles_are_listed_with_their_origin(tfctl, home):
     found = {profile["name"]: profile for profile in json.loads(tfctl("profile", "list", "--json").out)["profiles"]}
     assert found["mine"]["origin"] == "user"
     assert "line 1" in found["broken"]["error"]
+
+
+def test_a_profile_that_no_start_would_take_is_marked(tfctl, home):
+    write_profile(home, "odd", 'name = "odd"\nnonsense = 1\n[model]\npath = "demo"\n')
+    lines = tfctl("profile", "list").out.splitlines()
+    (odd,) = [line for line in lines if line.startswith("odd ")]
+    assert re.search(r"user +invalid: (line \d+: )?\w.*\(and \d+ more\)$", odd), odd
+    (demo,) = [line for line in lines if line.startswith("demo-cpu ")]
+    assert "invalid" not in demo
+    found = {profile["name"]: profile for profile in json.loads(tfctl("profile", "list", "--json").out)["profiles"]}
+    assert "nonsense: unknown key" in found["odd"]["error"]
+    assert found["demo-cpu"]["error"] is None
+    assert tfctl("profile", "list", "-q").out.splitlines().count("odd") == 1
+
+
+def test_without_the_daemons_packages_profiles_are_listed_unchecked(tfctl, home, monkeypatch):
+    write_profile(home, "odd", "nonsense = 1\n")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    outcome = tfctl("profile", "list")
+    assert outcome.code == 0
+    assert "odd " in outcome.out
+    assert "invalid" not in outcome.out
 
 
 def test_a_profile_is_shown_as_it_stands(tfctl, home):

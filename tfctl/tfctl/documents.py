@@ -41,7 +41,7 @@ class EngineSetDocument(Document, kw_only=True):
 
 
 class ProfileSummary(msgspec.Struct, kw_only=True):
-    """One profile file. `error` says what is wrong with it, if it cannot be read."""
+    """One profile file. `error` says what is wrong with it, if it cannot be read or, in a list, if it is invalid."""
 
     name: str
     origin: str

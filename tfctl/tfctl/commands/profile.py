@@ -1,13 +1,14 @@
 """`tfctl profile`"""
 
+import re
 from typing import Annotated
 
 import typer
 
-from tfctl.documents import ProfileDocument, ProfilesDocument
+from tfctl.documents import ProfileDocument, ProfilesDocument, ProfileSummary
 from tfctl.options import Command, group
 from tfctl.output import Role, write_json, write_line
-from tfctl.profiles import find_profiles, read_profile
+from tfctl.profiles import find_faults, find_profiles, read_profile
 from tfctl.session import Session
 
 app = group("List and show profiles.\n\nA profile says which model the engine runs, how, and under which policy.")
@@ -18,12 +19,16 @@ def list_profiles(ctx: typer.Context) -> None:
     """List the profiles that can be started."""
     session = Session(ctx)
     found = find_profiles()
-    if session.as_json:
-        write_json(ProfilesDocument(profiles=found))
-        return
-    if session.options.quiet:
+    if session.options.quiet and not session.as_json:
         for profile in found:
             write_line(profile.name)
+        return
+    unreadable = {profile.path for profile in found if profile.error is not None}
+    faults = find_faults()
+    for profile in found:
+        profile.error = profile.error or faults.get(profile.path)
+    if session.as_json:
+        write_json(ProfilesDocument(profiles=found))
         return
     name_width = max([len("NAME"), *(len(profile.name) for profile in found)])
     origin_width = max([len("ORIGIN"), *(len(profile.origin) for profile in found)])
@@ -31,8 +36,19 @@ def list_profiles(ctx: typer.Context) -> None:
     for profile in found:
         text = profile.description or ""
         if profile.error is not None:
-            text = session.look.paint(f"unreadable: {profile.error}", Role.BAD)
+            word = "unreadable" if profile.path in unreadable else "invalid"
+            text = session.look.paint(f"{word}: {_in_one_line(profile)}", Role.BAD)
         write_line(f"{profile.name:<{name_width}}  {profile.origin:<{origin_width}}  {text}".rstrip())
+
+
+def _in_one_line(profile: ProfileSummary) -> str:
+    """The first fault; its path is the one that `profile show` names."""
+    assert profile.error is not None
+    first, *others = profile.error.splitlines()
+    more = f" (and {len(others)} more)" if others else ""
+    if first.startswith(f"{profile.path}:"):
+        first = re.sub(r"^(\d+):", r"line \1:", first.removeprefix(f"{profile.path}:")).strip()
+    return first + more
 
 
 @app.command(cls=Command)
