@@ -1,14 +1,14 @@
 """The daemon as a whole: comes up, serves, ends."""
 
-import shutil
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
 from tokenflow import locations
+from tokenflow.errors import OperationError
 from tokenflow.version import __version__
-from tokenflowd import processes, record, server
+from tokenflowd import leftover, server
 from tokenflowd.changes import Changes
 from tokenflowd.context import Context
 from tokenflowd.control_socket import ControlSocket
@@ -22,7 +22,6 @@ from tokenflowd.snapshot import Snapshots
 from tokenflowd.supervisor import Supervisor
 
 log = structlog.get_logger()
-_LEFTOVER_GRACE_S = 3.0
 
 
 class Daemon:
@@ -94,15 +93,7 @@ class Daemon:
             self._socket.close()
 
     async def _end_leftover_engine(self) -> None:
-        """A daemon that was killed leaves its engine running: nobody could watch it, and it holds port and memory."""
-        leftover = record.read(self.paths.record)
-        if leftover is None or not leftover.is_orphan():
-            return
-        link_folder = Path(leftover.link_folder)
-        if leftover.owns_group():
-            known = processes.with_start_ticks(processes.descendants(leftover.pid))
-            left = await processes.end_processes(leftover.group, link_folder, known, _LEFTOVER_GRACE_S)
-            log.warning("leftover_engine_ended", pid=leftover.pid, profile=leftover.profile, left=sorted(left))
-        if link_folder.name.startswith("link-"):
-            shutil.rmtree(link_folder, ignore_errors=True)
-        record.remove(self.paths.record)
+        try:
+            await leftover.end(self.paths.record)
+        except OperationError as error:  # what it holds is told by the checks before a start
+            log.warning("leftover_engine_stays", problem=error.message)

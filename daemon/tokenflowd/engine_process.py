@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokenflow import link
 from tokenflow.errors import TimedOutError, UnsupportedError
-from tokenflowd import logfile, processes
+from tokenflowd import logfile, processes, shared_memory
 from tokenflowd.failure import Death, Role
 from tokenflowd.link import EngineLink
 from tokenflowd.plan import EnginePlan
@@ -18,6 +18,7 @@ from tokenflowd.request_book import RequestBook
 
 _LOG_MODE = 0o600
 _STRAGGLER_GRACE_S = 2.0
+_LOOK_S = 3.0
 
 
 class EngineProcess:
@@ -39,7 +40,9 @@ class EngineProcess:
         self._link = EngineLink(link_folder, self._take_telemetry)
         self._watches: dict[int, asyncio.Task[None]] = {}
         self._known: dict[int, int] = {}
+        self._shared_files: shared_memory.SharedFiles = {}
         self.watch(Role.MAIN, child.pid)
+        self._looks = asyncio.create_task(self._look())
 
     @classmethod
     def spawn(
@@ -111,6 +114,23 @@ class EngineProcess:
     def remember_descendants(self) -> None:
         """They are found again at the end even if they leave the group and their parent dies before them."""
         self._known |= processes.with_start_ticks(processes.descendants(self.pid))
+        alive = {pid for pid, ticks in self._known.items() if processes.is_same_process(pid, ticks)}
+        self._shared_files |= shared_memory.mapped_by(alive | {self.pid})
+
+    async def _look(self) -> None:
+        """Processes and shared memory come late and change: SGLang's scheduler is seen minutes before it serves."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.remember_descendants()
+            if self.serving_since_s is not None:
+                self.watch_children()
+
+    def watch_children(self) -> None:
+        """Watches the processes that SGLang's main process has started and needs; they give themselves titles."""
+        for pid, title in processes.titles_of_children(self.pid).items():
+            role = Role.of_title(title)
+            if role is not None:
+                self.watch(role, pid)
 
     async def end(self, grace_s: float, *, is_polite: bool) -> set[int]:
         """Returns when no process of the engine is left, and its link folder neither; or those that even SIGKILL left.
@@ -125,19 +145,24 @@ class EngineProcess:
             grace_s = 0.0 if self._child.poll() is None else _STRAGGLER_GRACE_S
         left = await processes.end_processes(self.pid, self.link_folder, self._known, grace_s)
         self._child.poll()
-        processes.reap_orphans(({*self._known, *self._watches}) - {self.pid})
+        processes.reap_orphans({*self._known, *self._watches}, self.pid)
         await self.close()
         shutil.rmtree(self.link_folder, ignore_errors=True)
+        if not left:
+            await asyncio.to_thread(shared_memory.remove_unused, self._shared_files)
         return left
 
     def kill_now(self) -> None:
         """For somebody in a hurry: no waiting, no asking."""
         self.remember_descendants()
-        processes.send(processes.engine_processes(self.pid, self.link_folder) | set(self._known), signal.SIGKILL)
+        ended = processes.engine_processes(self.pid, self.link_folder) | set(self._known)
+        processes.send(ended, signal.SIGKILL)
+        shared_memory.remove_unused(self._shared_files, ended)
 
     async def close(self) -> None:
         """Lets go of the engine without ending it."""
-        for task in self._watches.values():
+        tasks = [self._looks, *self._watches.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._link.close()

@@ -16,6 +16,19 @@ class Role(StrEnum):
     SCHEDULER = "scheduler"
     FRONTEND = "frontend"
     DETOKENIZER = "detokenizer"
+    CONTROLLER = "data-parallel controller"
+
+    @classmethod
+    def of_title(cls, title: str) -> "Role | None":
+        """What SGLang 0.5.23 calls its processes; None for those that it can do without, such as resource trackers."""
+        return next((role for start, role in _TITLES.items() if title.startswith(start)), None)
+
+
+_TITLES = {
+    "sglang::scheduler": Role.SCHEDULER,
+    "sglang::detokenizer": Role.DETOKENIZER,
+    "sglang::data_parallel_controller": Role.CONTROLLER,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class EngineLifecycle:
             await self._end(engine, EngineState.STOPPED, None, grace_s=_CRASH_GRACE_S, is_polite=False)
             raise
         engine.remember_descendants()
+        engine.watch_children()
         engine.serving_since_s = time.monotonic()
         self.set_phase(EngineState.SERVING)
         self._guard = asyncio.create_task(self._fail_on_death(engine))

@@ -5,19 +5,32 @@ import asyncio
 import os
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import structlog
 
+from tokenflow import locations
 from tokenflow.errors import TokenFlowError
 from tokenflow.version import __version__
-from tokenflowd import processes, settings
+from tokenflowd import leftover, processes, settings
+from tokenflowd.control_socket import ControlSocket
 from tokenflowd.daemon import Daemon
+from tokenflowd.leftover import Leftover
 from tokenflowd.logsetup import LogFormat, configure
+from tokenflowd.paths import DaemonPaths
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FORCED_EXIT_CODE = 1
+
+
+class LeftoverAction(StrEnum):
+    """What is to be done with the engine of a daemon that was killed."""
+
+    SHOW = "show"
+    END = "end"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -26,7 +39,10 @@ def main(arguments: list[str] | None = None) -> None:
     configure(options.log_format)
     code = 0
     try:
-        asyncio.Runner().run(_run(options.socket, options.on_demand))
+        if options.leftover is None:
+            asyncio.Runner().run(_run(options.socket, options.on_demand))
+        else:
+            _tell(asyncio.Runner().run(_leftover(options.socket, options.leftover)))
     except TokenFlowError as error:
         code = error.exit_code
         hint = f" ({error.hint})" if error.hint else ""
@@ -53,9 +69,32 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--socket", type=_absolute, help="the control socket (default: the user's runtime folder)")
     parser.add_argument("--on-demand", action="store_true", help="end when the engine has been stopped by a client")
+    parser.add_argument(
+        "--leftover",
+        type=LeftoverAction,
+        choices=list(LeftoverAction),
+        help="serve nothing: show, or end, the engine of a daemon that was killed, and print it as JSON (null: none)",
+    )
     parser.add_argument("--log-format", type=LogFormat, choices=list(LogFormat), default=LogFormat.AUTO)
     parser.add_argument("--version", action="version", version=f"tokenflowd {__version__}")
     return parser.parse_args(arguments)
+
+
+async def _leftover(socket_path: Path | None, action: LeftoverAction) -> Leftover | None:
+    path = socket_path or locations.user_socket()
+    if action is LeftoverAction.SHOW:
+        return leftover.find(locations.engine_record(path))
+    paths = DaemonPaths.of(path)
+    held = ControlSocket(paths.socket, paths.lock, None)  # no daemon comes up meanwhile; one that is up: ConflictError
+    try:
+        return await leftover.end(paths.record)
+    finally:
+        held.close()
+
+
+def _tell(found: Leftover | None) -> None:
+    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    sys.stdout.flush()
 
 
 def _absolute(text: str) -> Path:

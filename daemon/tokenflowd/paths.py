@@ -1,12 +1,13 @@
 """Where one daemon keeps its things. Each control socket has its own files, so that two daemons never mix."""
 
-import hashlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenflow import link, locations
 from tokenflow.errors import ConfigurationError, SocketPathError
+
+TEMPORARY_FOLDER = "tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class DaemonPaths:
     def of(cls, socket: Path) -> "DaemonPaths":
         """Makes the state folder. Raises ConfigurationError or SocketPathError where a path cannot be used."""
         locations.check_socket_path(socket)
-        locations.check_socket_path(socket.parent / "link-12345678" / max(_LINK_SOCKETS, key=len))
+        link_folder = socket.parent / "link-12345678"
+        for name in (*_LINK_SOCKETS, f"{TEMPORARY_FOLDER}/tmp12345678"):  # SGLang binds sockets among its own files
+            locations.check_socket_path(link_folder / name)
         state = locations.user_state_folder()
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,19 +32,20 @@ class DaemonPaths:
                 f"cannot make the state folder {state}: {error.strerror}",
                 hint="set XDG_STATE_HOME to a writable folder",
             ) from error
-        is_usual = socket == locations.user_socket()
-        mark = "" if is_usual else "-" + hashlib.sha256(str(socket).encode()).hexdigest()[:8]
+        engine_record = locations.engine_record(socket)
         return cls(
             socket=socket,
             lock=socket.with_name(f"{socket.name}.lock"),
-            record=state / f"engine{mark}.json",
-            engine_log=state / f"engine{mark}.log",
+            record=engine_record,
+            engine_log=engine_record.with_suffix(".log"),
         )
 
     def make_link_folder(self) -> Path:
-        """A fresh folder that only we may enter, beside the control socket."""
+        """A fresh folder that only we may enter, beside the control socket. Holds the engine's temporary files too."""
         try:
-            return Path(tempfile.mkdtemp(prefix="link-", dir=self.socket.parent))
+            folder = Path(tempfile.mkdtemp(prefix="link-", dir=self.socket.parent))
+            (folder / TEMPORARY_FOLDER).mkdir(mode=0o700)
+            return folder
         except OSError as error:
             raise SocketPathError(
                 f"cannot make the engine's link folder in {self.socket.parent}: {error.strerror}",

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
+from tokenflow import locations
 from tokenflow.errors import UsageError
 from tokenflow.link import LINK_ENV
 from tokenflowd import arguments
+from tokenflowd.paths import TEMPORARY_FOLDER
 from tokenflowd.profiles.schema import Device, Profile
 from tokenflowd.profiles.tunables import TunableOverrides
 
@@ -102,9 +104,13 @@ def plugin_settings(profile: Profile, overrides: TunableOverrides) -> dict[str, 
 def environment(
     profile: Profile, settings: dict[str, Any], link_folder: Path, base: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
+    """SGLang's temporary files and sockets go into the link folder, which is removed with the engine; compiled kernels
+    go into the cache folder, so that the next start finds them. A profile's `env` may say otherwise."""
     inherited = {name: value for name, value in base.items() if name not in _NOT_INHERITED}
     return (
-        inherited
+        {"TORCHINDUCTOR_CACHE_DIR": str(locations.cache_folder() / "torchinductor")}
+        | inherited
+        | {"TMPDIR": str(link_folder / TEMPORARY_FOLDER)}
         | profile.engine.env
         | {
             LINK_ENV: str(link_folder),

@@ -40,6 +40,13 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def user_id(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
 def is_alive(pid: int) -> bool:
     """False for zombies: what has ended but has not been reaped holds nothing any more."""
     fields = _stat_fields(pid)
@@ -119,6 +126,17 @@ def descendants(pid: int) -> set[int]:
         return set()
 
 
+def titles_of_children(pid: int) -> dict[int, str]:
+    """The first word of each living child's command line: what it calls itself where it has given itself a title."""
+    found = {}
+    try:
+        for child in psutil.Process(pid).children():
+            found[child.pid] = next(iter(child.cmdline()), "")
+    except psutil.Error:
+        pass  # one of them has just ended: the next look sees the rest
+    return found
+
+
 def children_outside_engines() -> set[int]:
     """Our descendants but for engines, which lead sessions of their own."""
     own_session = os.getsid(0)
@@ -178,9 +196,14 @@ async def _wait_for_all(pids: set[int], limit_s: float) -> None:
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-def reap_orphans(pids: Iterable[int]) -> None:
-    """Collects those of `pids` that ended as our children (see `become_subreaper`)."""
-    for pid in pids:
+def reap_orphans(pids: Iterable[int], group: int) -> None:
+    """Collects those of `pids` and of the session or group `group`, but for its leader, that ended as our children
+    (see `become_subreaper`): else they would be pid 1's to collect once we end, and not every pid 1 does."""
+    try:
+        ours = {child.pid for child in psutil.Process().children()}
+    except psutil.Error:
+        ours = set()
+    for pid in ({*pids} | {pid for pid in ours if _belongs(pid, group, None)}) - {group}:
         try:
             os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:

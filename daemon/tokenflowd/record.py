@@ -24,7 +24,7 @@ class EngineRecord(msgspec.Struct, kw_only=True):
     def owns_group(self) -> bool:
         """False once the pid belongs to somebody else. A group's number stays taken for as long as it has members."""
         ticks = processes.start_ticks(self.pid)
-        return ticks is None or ticks == self.start_ticks
+        return ticks is None or (ticks == self.start_ticks and processes.user_id(self.pid) in (os.getuid(), None))
 
 
 def write(path: Path, record: EngineRecord) -> None:

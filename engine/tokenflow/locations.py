@@ -3,6 +3,7 @@
 Root with the unit installed uses the system's folders; everybody else uses their own.
 """
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -35,6 +36,15 @@ def user_config_folder() -> Path:
 def user_state_folder() -> Path:
     """Logs, the engine's record and what was tuned and persisted."""
     return _xdg("XDG_STATE_HOME", ".local/state") / "tokenflow"
+
+
+def engine_record(socket: Path) -> Path:
+    """Where the daemon of a control socket notes its engine; the engine's log lies beside it.
+
+    Another socket than the user's own has files of its own, so that two daemons never mix.
+    """
+    mark = "" if socket == user_socket() else "-" + hashlib.sha256(str(socket).encode()).hexdigest()[:8]
+    return user_state_folder() / f"engine{mark}.json"
 
 
 def cache_folder() -> Path:
@@ -84,6 +94,16 @@ def check_socket_path(path: Path) -> None:
             f"the socket path is {length_bytes} bytes long, {MAX_SOCKET_PATH_BYTES} is the limit: {path}",
             hint="choose a shorter one: tfctl --socket /tmp/tf.sock start, or set XDG_RUNTIME_DIR",
         )
+
+
+def check_is_socket(path: Path) -> None:
+    """Raises SocketPathError if something else than a socket lies there. What cannot be looked at is left to connect()."""
+    try:
+        is_other = not stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return
+    if is_other:
+        raise SocketPathError(f"{path} exists and is no socket", hint="choose another: tfctl --socket PATH start")
 
 
 def ensure_private_folder(path: Path) -> None:

@@ -10,14 +10,19 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
     deaf                serves and ignores SIGTERM and SIGINT
     wedged              serves, has work, and its last step was long ago
     silent              serves and sends telemetry once
+    whole               serves, has a detokenizer, maps a file in /dev/shm, leaves files and a socket in its temp folder
     streams=N           serves with N open streams, which end when they are cut
 """
 
 import http.server
+import mmap
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -31,6 +36,7 @@ from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
 
 FOLDER = Path(os.environ.get(link.LINK_ENV, "."))
 INTERVAL_S = 0.05
+kept = []
 
 
 def option(name: str, default: str = "") -> str:
@@ -150,6 +156,19 @@ def serve_http() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
+def leave_things() -> None:
+    """As SGLang does: a child by title, shared memory, empty files and sockets of the same kind of name."""
+    descriptor, path = tempfile.mkstemp(prefix="tokenflow-test-", dir="/dev/shm")
+    os.truncate(descriptor, mmap.PAGESIZE)
+    kept.append(mmap.mmap(descriptor, mmap.PAGESIZE))
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        say(f"shared {path} temporary {file.name}")
+    kept.append(socket.socket(socket.AF_UNIX))
+    kept[-1].bind(tempfile.mktemp())
+    child = subprocess.Popen(["sglang::detokenizer", "600"], executable=shutil.which("sleep"))
+    threading.Thread(target=child.wait, daemon=True).start()
+
+
 def say(text: str) -> None:
     print(text, flush=True)
 
@@ -167,6 +186,8 @@ def main() -> None:
     say("[x] server_args={}")
     say("Multi-thread loading shards:  50% Completed | 1/2 [00:01<00:00,  1.17s/it]")
     say(f"settings {os.environ['TOKENFLOW_SETTINGS']} link {FOLDER}")
+    if behaviour.name == "whole":
+        leave_things()
     serve_http()
     if behaviour.name in ("no-plugin", "incompatible"):
         say("The server is fired up and ready to roll!")

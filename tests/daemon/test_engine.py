@@ -92,6 +92,33 @@ async def test_an_engine_that_is_never_ready_is_ended(home: Path):
         assert scripted_processes(home) == []
 
 
+async def test_a_killed_detokenizer_is_named(rig: Rig):
+    await rig.client.start("scripted", "--script", "whole")
+    main = psutil.Process((await rig.client.get("/v1/status"))["engine"]["pid"])
+    detokenizer = next(child.pid for child in main.children() if child.cmdline()[0] == "sglang::detokenizer")
+    os.kill(detokenizer, signal.SIGKILL)
+    reason = (await rig.client.engine_becomes("failed"))["engine"]["reason"]
+    name = f"the engine's detokenizer process {detokenizer}"
+    assert reason in (f"{name} was killed (signal 9)", f"{name} is gone")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_shared_memory_and_temporary_files_go_with_the_engine(rig: Rig, is_killed: bool):
+    await rig.client.start("scripted", "--script", "whole")
+    [line] = [line for line in rig.daemon.paths.engine_log.read_text().splitlines() if line.startswith("shared ")]
+    _, shared, _, temporary = line.split()
+    engine = rig.daemon.supervisor.lifecycle.engine
+    assert Path(temporary).parent == engine.link_folder / "tmp"
+    assert Path(temporary).parent.stat().st_mode & 0o777 == 0o700
+    assert Path(shared).exists()
+    if is_killed:
+        os.kill(engine.pid, signal.SIGKILL)
+        await rig.client.engine_becomes("failed")
+    await rig.client.stop()
+    assert not Path(shared).exists()
+    assert not Path(temporary).parent.exists()
+
+
 @pytest.mark.parametrize("which", ["scheduler", "main"])
 async def test_a_killed_process_is_named(rig: Rig, home: Path, which: str):
     await rig.client.start()

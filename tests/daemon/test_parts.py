@@ -89,8 +89,8 @@ def test_the_last_error_of_a_log(lines, error):
     ("line", "cause"),
     [
         (
-            "[2026-11-29 17:00:00] ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30000): "
-            "address already in use",
+            "[2026-11-29 17:00:00] ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30000):"
+            " address already in use",
             "another process has taken the port: ERROR:    [Errno 98] error while attempting to bind on address",
         ),
         ("OSError: [Errno 28] No space left on device", "the disk is full: OSError: [Errno 28] No space left"),

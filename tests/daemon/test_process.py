@@ -240,6 +240,28 @@ async def test_the_engine_of_a_killed_daemon_is_ended_by_the_next(home: Path):
         assert process.wait(LIMIT_S) == 0
 
 
+async def test_the_engine_of_a_killed_daemon_is_shown_and_ended_on_request(home: Path):
+    with running_daemon() as process:
+        engine = await start_engine("--script", "whole")
+        assert json.loads(run_to_end("--leftover", "show").stdout) is None  # its daemon lives
+        refused = run_to_end("--leftover", "end")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "a daemon is already running" in refused.stderr
+        process.kill()
+        process.wait()
+    log = (locations.user_state_folder() / "engine.log").read_text()
+    [line] = [line for line in log.splitlines() if line.startswith("shared ")]
+    told = {"pid": engine["pid"], "profile": "scripted"}
+    assert json.loads(run_to_end("--leftover", "show").stdout) == told
+    ended = run_to_end("--leftover", "end")
+    assert (ended.returncode, json.loads(ended.stdout)) == (0, told)
+    assert scripted_processes(home) == []
+    assert runtime_files() == []
+    assert not Path(line.split()[1]).exists()
+    assert [path.name for path in locations.user_state_folder().iterdir()] == ["engine.log"]
+    assert json.loads(run_to_end("--leftover", "end").stdout) is None
+
+
 def test_a_record_whose_pid_is_somebody_elses_now_harms_nobody(home: Path):
     """The pid of the record lives, but started at another time: it is not the engine."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as innocent:
