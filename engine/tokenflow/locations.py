@@ -96,16 +96,6 @@ def check_socket_path(path: Path) -> None:
         )
 
 
-def check_is_socket(path: Path) -> None:
-    """Raises SocketPathError if something else than a socket lies there. What cannot be looked at is left to connect()."""
-    try:
-        is_other = not stat.S_ISSOCK(path.stat().st_mode)
-    except OSError:
-        return
-    if is_other:
-        raise SocketPathError(f"{path} exists and is no socket", hint="choose another: tfctl --socket PATH start")
-
-
 def ensure_private_folder(path: Path) -> None:
     """Makes `path` a 0700 folder of ours. Raises SocketPathError if it is somebody else's or cannot be made."""
     try:

@@ -1,5 +1,6 @@
 """The way to the daemon: which socket, what is refused, what is said about versions."""
 
+import json
 import os
 import socket
 import stat
@@ -18,7 +19,7 @@ from tokenflow.errors import (
     SocketPathError,
     TimedOutError,
 )
-from tokenflow.wire import ModeDocument, StatusDocument
+from tokenflow.wire import EngineState, ModeDocument, StatusDocument
 
 
 def test_the_first_socket_that_answers_is_taken(home, socket_path):
@@ -70,6 +71,33 @@ def test_permission_denied_is_77(tfctl, monkeypatch):
 def test_a_path_too_long_is_told(home):
     with pytest.raises(SocketPathError):
         find_socket(home / ("x" * 120))
+
+
+def test_what_is_no_socket_is_told(home, tfctl):
+    for path in (home, home / "precious"):
+        if path != home:
+            path.write_text("text")
+        for command in (("status",), ("ps",), ("stop",), ("start", "demo-cpu")):
+            outcome = tfctl("--socket", str(path), *command)
+            assert outcome.code == 78
+            assert f"error: {path} exists and is no socket\n" in outcome.err
+    assert path.read_text() == "text"
+
+
+@pytest.mark.parametrize("form", [("--socket", "{}"), ("--socket={}",)])
+def test_hints_name_the_socket_that_was_given(form, home, tfctl):
+    path = home / "my own.sock"
+    options = [word.format(path) for word in form]
+    wanted = f"tfctl --socket '{path}' start"
+    assert tfctl("ps", *options).err.splitlines()[1] == f"hint:  start it: {wanted}"
+    assert tfctl(*options, "status").out.splitlines()[1] == f"  start it: {wanted}"
+    assert json.loads(tfctl(*options, "ps", "--json").out)["error"]["hint"] == f"start it: {wanted}"
+    assert "--socket" not in tfctl("ps").err
+    with FakeDaemon(path, EngineState.STARTING):
+        assert f"wait for it: tfctl --socket '{path}' wait --for serving" in tfctl(*options, "status").out
+        told = tfctl(*options, "start", "demo-cpu").out
+        assert told.count(f"tfctl --socket '{path}' ") == 3
+        assert f"tfctl --socket '{path}' ps --help" not in tfctl(*options, "ps", "--nosuch").err
 
 
 def test_a_silent_daemon_times_out(socket_path):

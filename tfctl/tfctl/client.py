@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from tokenflow.errors import BadAnswerError, DaemonUnreachableError, PermissionDeniedError, TimedOutError, from_body
+from tokenflow.errors import (
+    BadAnswerError,
+    DaemonUnreachableError,
+    PermissionDeniedError,
+    SocketPathError,
+    TimedOutError,
+    from_body,
+)
 from tokenflow.locations import check_socket_path, socket_candidates
 from tokenflow.version import __version__
 from tokenflow.wire import ErrorDocument
@@ -154,6 +162,8 @@ def find_socket(explicit: Path | None) -> Path | None:
     denied: PermissionDeniedError | None = None
     for path in [explicit] if explicit is not None else socket_candidates():
         check_socket_path(path)
+        if explicit is not None:
+            _check_is_socket(path)
         try:
             if answers(path):
                 return path
@@ -162,6 +172,16 @@ def find_socket(explicit: Path | None) -> Path | None:
     if denied is not None:
         raise denied
     return None
+
+
+def _check_is_socket(path: Path) -> None:
+    """SocketPathError if something else lies there, in the daemon's words. connect() judges what cannot be looked at."""
+    try:
+        is_other = not stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return
+    if is_other:
+        raise SocketPathError(f"{path} exists and is no socket", hint="choose another: tfctl --socket PATH start")
 
 
 def wait_until_gone(path: Path, pid: int | None, limit_s: float) -> bool:
@@ -176,10 +196,10 @@ def wait_until_gone(path: Path, pid: int | None, limit_s: float) -> bool:
 
 def _is_alive(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        line = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return line.rpartition(")")[2].split()[0] != "Z"
 
 
 def no_daemon() -> DaemonUnreachableError:

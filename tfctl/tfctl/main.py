@@ -1,14 +1,26 @@
 """Entry point of `tfctl`. Turns every way a command can end into an exit code; no traceback reaches a user."""
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
 from tfctl.app import PROGRAM, build
 from tfctl.commands import SUMMARIES
-from tfctl.output import INTERRUPTED, Look, OutputLostError, ReaderGoneError, Role, look_of, note, write_json
+from tfctl.output import (
+    INTERRUPTED,
+    Look,
+    OutputLostError,
+    ReaderGoneError,
+    Role,
+    look_of,
+    note,
+    with_socket,
+    write_json,
+)
 from tokenflow.errors import OperationError, TokenFlowError, UsageError
 from tokenflow.wire import ErrorBody, ErrorDocument
 
@@ -34,6 +46,8 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except TokenFlowError as error:
+        if error.hint is not None:
+            error.hint = with_socket(error.hint, _socket(arguments))
         return _report(error, as_json)
     except typer.Abort:
         return 1
@@ -55,6 +69,19 @@ def run(arguments: Sequence[str]) -> int:
 def _wants_json(arguments: Sequence[str]) -> bool:
     own = arguments[: list(arguments).index("--")] if "--" in arguments else arguments
     return "--json" in own
+
+
+def _socket(arguments: Sequence[str]) -> Path | None:
+    """The `--socket` of a command line that may not have been understood."""
+    found: str | None = None
+    for word, following in itertools.pairwise([*arguments, ""]):
+        if word == "--":
+            break
+        if word == "--socket":
+            found = following
+        elif word.startswith("--socket="):
+            found = word.partition("=")[2]
+    return Path(found) if found else None
 
 
 def _report(error: TokenFlowError, as_json: bool) -> int:

@@ -1,9 +1,12 @@
 """Writing to stdout and stderr: never a traceback when the reader has gone, no colour where none is wanted."""
 
 import os
+import re
+import shlex
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TextIO
 
 import msgspec
@@ -12,6 +15,7 @@ import typer
 from tokenflow.wire import Document, stamp
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
+_TO_THE_DAEMON = re.compile(r"\btfctl (?=(?:start|stop|restart|status|ps|top|explain|mode|logs|wait)\b)")
 
 
 class Role(StrEnum):
@@ -28,11 +32,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the stream can show. `width` None: no limit (a pipe)."""
+    """What the stream can show. `width` None: no limit (a pipe). `socket`: what commands that are named must say."""
 
     colour: bool = False
     unicode: bool = True
     width: int | None = None
+    socket: Path | None = None
 
     def paint(self, text: str, role: Role) -> str:
         """`text` in the role's colour, or unchanged where colour is not wanted."""
@@ -53,10 +58,18 @@ class Look:
                 return typer.style(text, fg="red", bold=True)
 
 
-def look_of(stream: TextIO | None) -> Look:
+def with_socket(text: str, socket: Path | None) -> str:
+    """`text` with `--socket` in each command that is named: pasted, it must reach the same daemon."""
+    if socket is None:
+        return text
+    words = f"tfctl --socket {shlex.quote(str(socket))} "
+    return _TO_THE_DAEMON.sub(lambda _: words, text)
+
+
+def look_of(stream: TextIO | None, socket: Path | None = None) -> Look:
     """NO_COLOR, TERM=dumb and pipes turn colour off; COLUMNS sets the width."""
     if stream is None:
-        return Look()
+        return Look(socket=socket)
     is_terminal = stream.isatty()
     colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
@@ -66,7 +79,7 @@ def look_of(stream: TextIO | None) -> Look:
         width = int(columns)
     elif is_terminal:
         width = os.get_terminal_size(stream.fileno()).columns or None
-    return Look(colour=colour, unicode=encoding.startswith("utf"), width=width)
+    return Look(colour=colour, unicode=encoding.startswith("utf"), width=width, socket=socket)
 
 
 def write_line(text: str = "") -> None:

@@ -8,7 +8,7 @@ import typer
 
 from tfctl.client import Client, find_socket, no_daemon
 from tfctl.options import GlobalOptions, global_options
-from tfctl.output import Look, look_of, note
+from tfctl.output import Look, look_of, note, with_socket
 from tokenflow.version import __version__
 
 
@@ -31,7 +31,11 @@ class Session:
     @cached_property
     def look(self) -> Look:
         """How text on stdout may look."""
-        return look_of(sys.stdout)
+        return look_of(sys.stdout, self.options.socket)
+
+    def next_step(self, text: str) -> str:
+        """A text that names commands, with the `--socket` that was given."""
+        return with_socket(text, self.options.socket)
 
     def find_socket(self) -> Path | None:
         """See `tfctl.client.find_socket`; `--socket` counts alone where it is given."""
@@ -55,5 +59,5 @@ class Session:
             self._has_warned = True
             note(
                 f"warning: tfctl is {__version__}, the daemon is {client.daemon_version}; "
-                "restart the daemon: tfctl stop --daemon; tfctl start"
+                + self.next_step("restart the daemon: tfctl stop --daemon; tfctl start")
             )

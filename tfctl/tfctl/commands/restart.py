@@ -34,12 +34,12 @@ def restart(
             with reporter(session) as report:
                 operation = follow(client, operation, report, session.options.timeout_s)
     except KeyboardInterrupt:
-        note("the restart goes on; watch it: tfctl status --watch; end it: tfctl stop")
+        note(session.next_step("the restart goes on; watch it: tfctl status --watch; end it: tfctl stop"))
         raise typer.Exit(INTERRUPTED) from None
     if session.as_json:
         write_json(operation)
     elif not session.options.quiet and not wait:
-        write_line("the engine is restarting; wait for it: tfctl wait --for serving")
+        write_line(session.next_step("the engine is restarting; wait for it: tfctl wait --for serving"))
     elif not session.options.quiet:
         engine = client.get("/v1/status", StatusDocument).engine
         write_line(

@@ -48,7 +48,7 @@ def start(
         _clean_up(client, spawned)
         raise
     except KeyboardInterrupt:
-        note("the start goes on; watch it: tfctl status --watch; end it: tfctl stop")
+        note(session.next_step("the start goes on; watch it: tfctl status --watch; end it: tfctl stop"))
         raise typer.Exit(INTERRUPTED) from None
     _print_result(session, client, operation, has_waited=wait)
 
@@ -91,7 +91,7 @@ def _print_result(session: Session, client: Client, operation: OperationDocument
     if session.options.quiet:
         return
     if not has_waited:
-        write_line("the engine is starting; wait for it: tfctl wait --for serving")
+        write_line(session.next_step("the engine is starting; wait for it: tfctl wait --for serving"))
         return
     engine = client.get("/v1/status", StatusDocument).engine
     was_running = (operation.result or {}).get("already") is True
@@ -100,4 +100,4 @@ def _print_result(session: Session, client: Client, operation: OperationDocument
     write_line(
         f"{look.paint(verb, Role.GOOD)} {engine.model or 'the model'} at {engine.url} (profile {engine.profile})"
     )
-    write_line("requests: tfctl ps; live view: tfctl top; stop: tfctl stop")
+    write_line(session.next_step("requests: tfctl ps; live view: tfctl top; stop: tfctl stop"))

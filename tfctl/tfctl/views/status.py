@@ -1,7 +1,7 @@
 """`tfctl status` for people."""
 
 from tfctl import formats
-from tfctl.output import Look, Role
+from tfctl.output import Look, Role, with_socket
 from tokenflow.policy.states import Mode
 from tokenflow.wire import Alarm, Capacity, EngineInfo, EngineState, PluginState, PolicyInfo, StatusDocument
 
@@ -37,7 +37,10 @@ def engine_word(engine: EngineInfo, look: Look) -> str:
 def render_no_daemon(look: Look) -> list[str]:
     """What to say when nobody answers."""
     glyph = formats.engine_glyph(EngineState.STOPPED, unicode=look.unicode)
-    return [look.paint(f"{glyph} tokenflowd is not running", Role.FAINT), "  start it: tfctl start"]
+    return [
+        look.paint(f"{glyph} tokenflowd is not running", Role.FAINT),
+        with_socket("  start it: tfctl start", look.socket),
+    ]
 
 
 def render_status(document: StatusDocument, look: Look) -> list[str]:
@@ -61,7 +64,7 @@ def render_status(document: StatusDocument, look: Look) -> list[str]:
     for alarm in document.alarms:
         lines += _alarm_lines(alarm, look)
     if engine.state in _NEXT:
-        lines.append(f"  {_NEXT[engine.state]}")
+        lines.append(with_socket(f"  {_NEXT[engine.state]}", look.socket))
     return lines
 
 
@@ -144,5 +147,5 @@ def _alarm_lines(alarm: Alarm, look: Look) -> list[str]:
     mark = "▲" if look.unicode else "!"
     lines = [look.paint(f"{mark} {alarm.message}", Role.WARN)]
     if alarm.hint:
-        lines.append(f"  {alarm.hint}")
+        lines.append(with_socket(f"  {alarm.hint}", look.socket))
     return lines
