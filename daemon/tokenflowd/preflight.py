@@ -1,6 +1,7 @@
 """What is checked before an engine is started. Each check ends in one clear error, and nothing is left behind."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from tokenflowd.profiles.schema import DEMO_MODEL
 
 Report = Callable[[str, float | None], None]
 """Takes what is being done and how far it is (0 to 1, or None where that is not known)."""
+_NOT_OUR_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 async def check(draft: EnginePlan, report: Report, *, is_engine_ours: bool) -> EnginePlan:
@@ -21,7 +23,7 @@ async def check(draft: EnginePlan, report: Report, *, is_engine_ours: bool) -> E
     """
     await check_port_free(draft)  # first: it is quick, and the demo model may take a minute
     model_path = await check_packages_and_model(draft, report) if is_engine_ours else None
-    port = None if draft.port else await asyncio.to_thread(free_port, draft.host)
+    port = None if draft.port else await asyncio.to_thread(free_port, draft.host, draft.profile.name)
     return plan.make(draft.profile, list(draft.extra_arguments), model_path, port)
 
 
@@ -58,9 +60,9 @@ async def check_port_free(draft: EnginePlan) -> None:
         await asyncio.to_thread(_bind, draft.host, draft.port, draft.profile.name)
 
 
-def free_port(host: str) -> int:
+def free_port(host: str, profile_name: str) -> int:
     """A port that nobody listens on. Somebody else may take it before the engine does; the engine says so then."""
-    return _bind(host, 0, "")
+    return _bind(host, 0, profile_name)
 
 
 def _bind(host: str, port: int, profile_name: str) -> int:
@@ -84,6 +86,12 @@ def _bind(host: str, port: int, profile_name: str) -> int:
             field="port",
         ) from error
     except OSError as error:
+        if error.errno in _NOT_OUR_ADDRESS:
+            raise ConfigurationError(
+                f"cannot listen on {host}: {error.strerror}; it is no address of this machine",
+                hint=f"tfctl start {profile_name} -- --host 127.0.0.1; or correct `host` in the profile",
+                field="host",
+            ) from error
         raise PortInUseError(
             f"cannot listen on {host}:{port}: {error.strerror}",
             hint=f"tfctl start {profile_name} -- --port {other_port(port)}",

@@ -5,7 +5,7 @@ import types
 from pathlib import Path
 
 import pytest
-from daemon_rig import run_daemon, scripted_processes
+from daemon_rig import run_daemon, scripted_processes, write_profile
 
 from tokenflow import locations
 from tokenflow.errors import HostError, ModelError
@@ -63,3 +63,18 @@ async def test_progress_of_the_model_is_the_operations(home: Path, checks):
     async with run_daemon() as rig:
         operation = await rig.client.start()
         assert (operation["progress"], operation["progress_ratio"]) == ("making the demo model", 0.5)
+
+
+@pytest.mark.parametrize("port", [0, 30000])
+async def test_a_host_that_is_not_this_machine_is_a_matter_of_the_host(home: Path, checks, port: int):
+    path = write_profile("elsewhere", "[]")
+    # 192.0.2.0/24 is kept for documentation (RFC 5737): no machine has such an address.
+    path.write_text(path.read_text().replace("port = 0", f'host = "192.0.2.1"\nport = {port}'))
+    async with run_daemon() as rig:
+        status, document = await rig.client.ask("POST", "/v1/engine/start", {"profile": "elsewhere"})
+        if status < 400:
+            document = await rig.client.finished(document)
+        error = document["error"]
+        assert (error["code"], error["field"]) == ("invalid_configuration", "host")
+        assert "192.0.2.1" in error["message"]
+        assert error["hint"].startswith("tfctl start elsewhere -- --host 127.0.0.1")

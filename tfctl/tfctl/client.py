@@ -175,7 +175,7 @@ def find_socket(explicit: Path | None) -> Path | None:
 
 
 def _check_is_socket(path: Path) -> None:
-    """SocketPathError if something else lies there, in the daemon's words. connect() judges what cannot be looked at."""
+    """SocketPathError if something else lies there, in the daemon's words. connect() judges what cannot be seen."""
     try:
         is_other = not stat.S_ISSOCK(path.stat().st_mode)
     except OSError:
