@@ -285,6 +285,12 @@ def test_a_full_pool():
     assert len(no_credit.pauses) == 1
 
 
+def test_an_operator_s_pause_does_not_make_the_pool_look_full():
+    rows = [running("held", 9.0, is_held=True), running("a", 9.0), running("b", 9.0)]
+    assert [d.rid for d in decide(*rows, engine=engine_with(kv_free_tokens=4)).pauses] == ["held"]
+    assert [d.rid for d in decide(*rows, engine=engine_with(kv_free_tokens=3)).pauses] == ["held", "a"]
+
+
 def test_a_full_pool_writes_what_the_host_has_room_for():
     rows = [running("a", 9.0), running("b", 8.0), running("c", 7.0)]
     slow = {"prefill_s_per_token": 1.0}

@@ -206,3 +206,14 @@ def test_fcfs_says_why_and_gives_each_free_slot_once():
     ]  # fmt: skip
     assert made.blocked == ()
     assert len(decide(rows[0], engine=engine_with(slots_free=1), variant=FCFS).starts) == 1
+
+
+def test_nobody_waits_for_a_slice_beyond_the_bound():
+    early = Carry(now_s=NOW_S - 0.02, slice_s=0.1)
+    old = waiting("old", arrival_s=NOW_S - 31.0)
+    older = paused("older", 9.0, arrival_s=NOW_S - 99.0)
+    made = decide(older, old, engine=engine_with(slots_free=1), variant=PAPER, carry=early)
+    assert [d.rid for d in made.starts] == ["old"]
+    assert made.carry.slice_s == pytest.approx(0.12)
+    made = decide(old, running("r", 9.0), variant=PAPER, carry=early)
+    assert swaps_of(made) == [("r", "old")]

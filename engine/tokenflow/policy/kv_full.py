@@ -7,7 +7,7 @@ least by it; one stream always goes on running.
 import numpy as np
 
 from tokenflow.policy.costs import departures
-from tokenflow.policy.ledger import GROWTH_TOKENS, freed_tokens, growth_tokens, unwritten_tokens
+from tokenflow.policy.ledger import freed_tokens, growth_tokens, headroom_tokens, unwritten_tokens
 from tokenflow.policy.plan import Action, Cause
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import runways
@@ -18,7 +18,7 @@ def relieve(turn: Turn) -> None:
     view, rows, ledger = turn.view, turn.running, turn.ledger
     if rows.size < 2:
         return
-    headroom = rows.size * max(view.engine.page_tokens, GROWTH_TOKENS)
+    headroom = rows.size * headroom_tokens(view)
     # Copies of paused streams go first, written or given up (`releases`).
     lacking = growth_tokens(view, rows) - (ledger.free_tokens + headroom + ledger.unwritten_tokens)
     if lacking <= 0.0:

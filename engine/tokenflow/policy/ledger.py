@@ -81,7 +81,7 @@ def open_ledger(view: View, running_count: int) -> Ledger:
     running stream. May be negative (more KV than memory): then nothing starts.
     """
     engine, state = view.engine, view.state
-    free = _finite(engine.kv_free_tokens) - running_count * max(engine.page_tokens, GROWTH_TOKENS)
+    free = _finite(engine.kv_free_tokens) - running_count * headroom_tokens(view)
     unwritten = 0.0
     host_free = max(_finite(engine.host_free_tokens), 0.0)
     paused = (state == PREEMPTED).nonzero()[0]
@@ -94,6 +94,11 @@ def open_ledger(view: View, running_count: int) -> Ledger:
         free -= float(sane_tokens(wanted - view.kv_device_tokens[arriving]).sum())
     is_idle = running_count == 0 and not arriving.size
     return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free, is_idle=is_idle)
+
+
+def headroom_tokens(view: View) -> int:
+    """Room that is kept for each running stream to grow."""
+    return max(view.engine.page_tokens, GROWTH_TOKENS)
 
 
 def claims(view: View, tunables: Tunables, rows: Rows) -> Claims:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.carry import Carry
-from tokenflow.policy.ledger import Ledger, growth_tokens, open_ledger
+from tokenflow.policy.ledger import Ledger, growth_tokens, headroom_tokens, open_ledger
 from tokenflow.policy.overload import OverloadState, advance
 from tokenflow.policy.plan import Action, Cause, Decision, Plan, Release
 from tokenflow.policy.releases import releases
@@ -75,7 +75,7 @@ class Turn:
             )
         )
         self.ledger.slots += 1
-        self.ledger.free_tokens += freed_tokens
+        self.ledger.free_tokens += freed_tokens + headroom_tokens(self.view)  # it grows no more
         if action is not _KEEP:
             self.freed_tokens += freed_tokens
 

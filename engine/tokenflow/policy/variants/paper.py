@@ -52,6 +52,8 @@ def decide(view: View, tunables: Tunables) -> Plan:
         elif _is_due(turn):
             turn.slice_s = 0.0
             _reschedule(turn)
+        elif _is_past_bound(turn):  # ours: nobody waits for a slice beyond the bound
+            _reschedule(turn)
         elif turn.ledger.slots > 0:
             admit_in_order(turn, turn.seekers, Cause.FREE_PLACE)
     return turn.close()
@@ -62,6 +64,13 @@ def _is_due(turn: Turn) -> bool:
     if turn.slice_s < SLICE_S - _EPSILON_S:
         return False
     return bool((view.state[rows] == WAITING).any() or (runways(view, rows) < CRITICAL_S).any())
+
+
+def _is_past_bound(turn: Turn) -> bool:
+    view, rows = turn.view, turn.seekers
+    is_read = view.is_started[rows] & (view.rate_tok_s[rows] >= 0.0)
+    gone_s = np.where(is_read, view.dry_s[rows], view.engine.now_s - view.since_s[rows])
+    return bool((gone_s >= turn.tunables.starvation_bound_s).any())
 
 
 def _fall_back(turn: Turn) -> None:
