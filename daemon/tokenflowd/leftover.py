@@ -4,10 +4,10 @@ import asyncio
 import shutil
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from tokenflow.errors import OperationError
+from tokenflow.wire import LeftoverEngine
 from tokenflowd import processes, record, shared_memory
 from tokenflowd.record import EngineRecord
 
@@ -15,14 +15,7 @@ log = structlog.get_logger()
 _GRACE_S = 3.0
 
 
-class Leftover(msgspec.Struct, kw_only=True):
-    """What is told about it. `pid`: its main process, or what is left where that has ended."""
-
-    pid: int
-    profile: str
-
-
-def find(record_path: Path) -> Leftover | None:
+def find(record_path: Path) -> LeftoverEngine | None:
     """None without a record, while the daemon that wrote it lives, and once no process of the engine is left."""
     entry = record.read(record_path)
     if entry is None or not entry.is_orphan() or not entry.owns_group():
@@ -30,10 +23,10 @@ def find(record_path: Path) -> Leftover | None:
     left = processes.engine_processes(entry.group, Path(entry.link_folder))
     if not left:
         return None
-    return Leftover(pid=entry.pid if entry.pid in left else min(left), profile=entry.profile)
+    return LeftoverEngine(pid=entry.pid if entry.pid in left else min(left), profile=entry.profile)
 
 
-async def end(record_path: Path) -> Leftover | None:
+async def end(record_path: Path) -> LeftoverEngine | None:
     """Ends what `find` finds, and removes the files that it and its daemon have left, record included.
 
     Raises OperationError if something of it cannot be ended; the record stays then.

@@ -15,10 +15,10 @@ import structlog
 from tokenflow import locations
 from tokenflow.errors import TokenFlowError
 from tokenflow.version import __version__
+from tokenflow.wire import LeftoverEngine
 from tokenflowd import leftover, processes, settings
 from tokenflowd.control_socket import ControlSocket
 from tokenflowd.daemon import Daemon
-from tokenflowd.leftover import Leftover
 from tokenflowd.logsetup import LogFormat, configure
 from tokenflowd.paths import DaemonPaths
 
@@ -80,7 +80,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _leftover(socket_path: Path | None, action: LeftoverAction) -> Leftover | None:
+async def _leftover(socket_path: Path | None, action: LeftoverAction) -> LeftoverEngine | None:
     path = socket_path or locations.user_socket()
     if action is LeftoverAction.SHOW:
         return leftover.find(locations.engine_record(path))
@@ -92,7 +92,7 @@ async def _leftover(socket_path: Path | None, action: LeftoverAction) -> Leftove
         held.close()
 
 
-def _tell(found: Leftover | None) -> None:
+def _tell(found: LeftoverEngine | None) -> None:
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
     sys.stdout.flush()
 

@@ -152,6 +152,13 @@ class EngineInfo(msgspec.Struct, kw_only=True):
     log: str | None = None
 
 
+class LeftoverEngine(msgspec.Struct, kw_only=True):
+    """An engine whose daemon was killed. `pid`: its main process, or what is left where that has ended."""
+
+    pid: int
+    profile: str
+
+
 class PolicyInfo(msgspec.Struct, kw_only=True):
     mode: Mode | None = None
     variant: Variant | None = None

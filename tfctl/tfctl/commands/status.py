@@ -3,6 +3,7 @@
 import typer
 
 from tfctl.client import Client
+from tfctl.leftover import find_leftover
 from tfctl.options import Command, Watch
 from tfctl.output import note, write_json, write_line
 from tfctl.session import Session
@@ -79,11 +80,16 @@ def _show(session: Session, document: StatusDocument, screen: Screen) -> None:
 
 
 def _show_no_daemon(session: Session) -> int:
+    leftover = find_leftover(session.options.socket)
+    engine = EngineInfo(state=EngineState.STOPPED)
+    if leftover is not None:
+        reason = f"an engine of a daemon that has died is still running, pid {leftover.pid}"
+        engine = EngineInfo(state=EngineState.FAILED, reason=reason, pid=leftover.pid, profile=leftover.profile)
     if session.as_json:
         write_json(
             StatusDocument(
                 daemon=None,
-                engine=EngineInfo(state=EngineState.STOPPED),
+                engine=engine,
                 policy=PolicyInfo(),
                 capacity=Capacity(),
                 transfers=Transfers(),
@@ -92,7 +98,7 @@ def _show_no_daemon(session: Session) -> int:
             )
         )
     elif not session.options.quiet:
-        for line in render_no_daemon(session.look):
+        for line in render_no_daemon(session.look, engine):
             write_line(line)
     return NOT_RUNNING
 

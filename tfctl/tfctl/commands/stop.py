@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from tfctl.client import Client, wait_until_gone
+from tfctl.leftover import end_leftover
 from tfctl.operations import follow, reporter
 from tfctl.options import Command, Drain
 from tfctl.output import write_json, write_line
 from tfctl.session import Session
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, TimedOutError
-from tokenflow.wire import EngineState, OperationDocument, OperationState, StatusDocument, StopRequest
+from tokenflow.wire import EngineState, LeftoverEngine, OperationDocument, OperationState, StatusDocument, StopRequest
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _DAEMON_END_LIMIT_S = 30.0
@@ -31,7 +32,7 @@ def stop(
     session = Session(ctx)
     client = session.find()
     if client is None:
-        _print_nothing(session)
+        _print_without_daemon(session, end_leftover(session.options.socket))
         return
     before = client.get("/v1/status", StatusDocument)
     session.warn_if_other_version(client)
@@ -68,7 +69,7 @@ def _summary(before: EngineState, *, has_daemon_ended: bool) -> str:
     return engine + ("; the daemon has ended" if has_daemon_ended else "")
 
 
-def _print_nothing(session: Session) -> None:
+def _print_without_daemon(session: Session, ended: LeftoverEngine | None) -> None:
     if session.as_json:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         document = OperationDocument(
@@ -77,8 +78,12 @@ def _print_nothing(session: Session) -> None:
             state=OperationState.DONE,
             started_at=now,
             finished_at=now,
-            result={"already": True},
+            result={"already": True} if ended is None else {"already": False, "leftover_pid": ended.pid},
         )
         write_json(document)
-    elif not session.options.quiet:
+    elif session.options.quiet:
+        return
+    elif ended is None:
         write_line("nothing is running")
+    else:
+        write_line(f"the engine of a daemon that has died (pid {ended.pid}, profile {ended.profile}) has been ended")

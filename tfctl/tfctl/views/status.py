@@ -34,8 +34,14 @@ def engine_word(engine: EngineInfo, look: Look) -> str:
     return look.paint(f"{glyph} {engine.state}", _ROLES[engine.state])
 
 
-def render_no_daemon(look: Look) -> list[str]:
-    """What to say when nobody answers."""
+def render_no_daemon(look: Look, engine: EngineInfo) -> list[str]:
+    """What to say when nobody answers. `engine` has a reason where one runs all the same."""
+    if engine.reason is not None:
+        glyph = formats.engine_glyph(engine.state, unicode=look.unicode)
+        return [
+            look.paint(f"{glyph} tokenflowd is not running", Role.BAD),
+            with_socket(f"  {engine.reason}: tfctl stop ends it, tfctl start replaces it", look.socket),
+        ]
     glyph = formats.engine_glyph(EngineState.STOPPED, unicode=look.unicode)
     return [
         look.paint(f"{glyph} tokenflowd is not running", Role.FAINT),
