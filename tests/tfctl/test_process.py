@@ -73,7 +73,7 @@ def test_a_bar_shows_the_start_on_a_terminal(home, daemon):
     code, text = on_a_terminal([*TFCTL, "start", "demo-cpu", *at(daemon)])
     assert code == 0
     assert "loading weights" in text
-    assert "tfctl top" in text
+    assert f"live view: tfctl --socket {daemon.path} top" in text
 
 
 def test_ctrl_c_ends_a_watch_quietly(home, daemon):
