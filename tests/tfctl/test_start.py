@@ -247,7 +247,8 @@ def test_ctrl_c_while_waiting_says_that_the_start_goes_on(home, daemon):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "the start goes on; watch it: tfctl status --watch; end it: tfctl stop" in err
+    named = f"tfctl --socket {daemon.path}"
+    assert f"the start goes on; watch it: {named} status --watch; end it: {named} stop" in err
     assert "Traceback" not in err
 
 
