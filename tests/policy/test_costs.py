@@ -249,3 +249,16 @@ def test_of_very_many_the_same_are_written():
     assert [rid for rid, _ in writes_of(*rows, **engine)] == expected[:16]
     wide = {**engine, "costs": {"d2h_bytes_s": 1e9}}
     assert [rid for rid, _ in writes_of(*rows, **wide)] == expected
+
+
+def test_a_copy_that_was_lent_has_to_be_found_again():
+    kept = paused("p", kv_device_tokens=100, kv_host_tokens=0, kv_both_tokens=0)
+    ledger = open_ledger(view_of(kept, running("r"), engine=engine_with(kv_free_tokens=68, slots_free=2)), 1)
+    assert (ledger.free_tokens, ledger.unwritten_tokens) == (60, 100)
+    assert ledger.lacks_tokens(20, 100) == 0
+    ledger.take(130, 0)
+    assert (ledger.free_tokens, ledger.unwritten_tokens) == (0, 30)
+    assert ledger.lacks_tokens(20, 100) == 90
+    ledger.free_tokens += 90
+    ledger.take(20, 100)
+    assert (ledger.free_tokens, ledger.unwritten_tokens, ledger.slots) == (0, 0, 0)

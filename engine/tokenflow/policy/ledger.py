@@ -47,8 +47,9 @@ class Ledger:
         assert self.slots > 0
         self.slots -= 1
         self.claimed_tokens += tokens
+        lent_tokens = max(own_tokens - self.unwritten_tokens, 0.0)
         self.unwritten_tokens = max(self.unwritten_tokens - own_tokens, 0.0)
-        self.free_tokens -= tokens
+        self.free_tokens -= tokens + lent_tokens
         if self.free_tokens < 0.0:
             assert self.unwritten_tokens + self.free_tokens > -1e-6
             self.unwritten_tokens += self.free_tokens
@@ -61,8 +62,11 @@ class Ledger:
         self.promised_host_tokens += tokens
 
     def lacks_tokens(self, tokens: float, own_tokens: float) -> float:
-        """Pages that are lacking for a start, in tokens; 0 if there are enough."""
-        lacking = tokens - self.free_tokens
+        """Pages that are lacking for a start, in tokens; 0 if there are enough.
+
+        What an earlier start was lent of this one's own copy has to be found again.
+        """
+        lacking = tokens + max(own_tokens - self.unwritten_tokens, 0.0) - self.free_tokens
         if lacking <= 0.0:
             return 0.0
         writable = self.unwritten_tokens - own_tokens
