@@ -107,14 +107,13 @@ def environment(
     """SGLang's temporary files and sockets go into the link folder, which is removed with the engine; compiled kernels
     go into the cache folder, so that the next start finds them. A profile's `env` may say otherwise."""
     inherited = {name: value for name, value in base.items() if name not in _NOT_INHERITED}
-    return (
-        {"TORCHINDUCTOR_CACHE_DIR": str(locations.cache_folder() / "torchinductor")}
-        | inherited
-        | {"TMPDIR": str(link_folder / TEMPORARY_FOLDER)}
-        | profile.engine.env
-        | {
-            LINK_ENV: str(link_folder),
-            SETTINGS_ENV: msgspec.json.encode(settings).decode(),
-            "PYTHONUNBUFFERED": "1",
-        }
-    )
+    fixed = {
+        LINK_ENV: str(link_folder),
+        SETTINGS_ENV: msgspec.json.encode(settings).decode(),
+        "PYTHONUNBUFFERED": "1",
+    }
+    defaults = {"TORCHINDUCTOR_CACHE_DIR": str(locations.cache_folder() / "torchinductor")}
+    temporary = {"TMPDIR": str(link_folder / TEMPORARY_FOLDER)}
+    # The first one is one that nobody changes: setproctitle finds no place for a title once it has been replaced, and
+    # by their titles SGLang's processes are told apart.
+    return {LINK_ENV: ""} | defaults | inherited | temporary | profile.engine.env | fixed

@@ -157,7 +157,8 @@ def test_the_plugin_understands_what_it_is_told(home: Path):
     write("mine", GOOD)
     profile = store.load("mine")
     told = plan.environment(profile, plan.plugin_settings(profile, TunableOverrides(mode=Mode.OBSERVE)), Path("/l"), {})
-    assert told["TOKENFLOW_LINK"] == "/l"
+    assert next(iter(told.items())) == ("TOKENFLOW_LINK", "/l")
+    assert told["TMPDIR"] == "/l/tmp"
     assert told["SGLANG_X"] == "1"
     settings = msgspec.json.decode(told[plan.SETTINGS_ENV], type=PluginSettings)
     assert settings.mode is Mode.OBSERVE  # the host's word is above the profile's
