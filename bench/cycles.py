@@ -2,7 +2,8 @@
 
     python bench/cycles.py [--cycles 20]
 
-Ends with 1 if any cycle leaves a process, a socket, a file of its own or a descriptor of the daemon behind.
+Ends with 1 if any cycle leaves a process, a socket, a file of its own (shared memory included)
+or a descriptor of the daemon behind.
 """
 
 import argparse
@@ -40,6 +41,7 @@ def leftovers(rig: Rig) -> list[str]:
     ours = [process for process in rig.processes() if "tokenflowd" not in " ".join(process.cmdline())]
     found = [f"process {process.pid} {process.name()}" for process in ours]
     found += [f"socket {path}" for path in rig.sockets() if path.name != "control.sock"]
+    found += [f"file {path}" for path in sorted(rig.files_left())]
     files = (path for path in rig.folder.rglob("*") if path.is_file() and ".log" not in path.name)
     return found + [f"file {path}" for path in files if path.suffix not in (".lock", ".pid")]
 

@@ -42,6 +42,10 @@ class Rig:
             folder.mkdir(mode=0o700)
             self.environment[name] = str(folder)
         self.environment["NO_COLOR"] = "1"
+        self.temporary = self.folder / "tmp"
+        self.temporary.mkdir(mode=0o700)
+        self.environment["TMPDIR"] = str(self.temporary)
+        self.shared_files: set[Path] = set()
         self._sessions: set[int] = set()
 
     def tfctl(self, *arguments: str, timeout_s: float = START_LIMIT_S) -> subprocess.CompletedProcess[str]:
@@ -73,7 +77,7 @@ class Rig:
         assert result.returncode == 0, (
             f"tfctl start: {result.returncode}\n{result.stdout}\n{result.stderr}\n{self.log()}"
         )
-        self.processes()  # learns the engine's session
+        self.learn_shared_files()
 
     def stop(self) -> None:
         result = self.tfctl("stop", "--daemon")
@@ -141,6 +145,23 @@ class Rig:
     def sockets(self) -> list[Path]:
         return [path for path in self.folder.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]
 
+    def learn_shared_files(self) -> set[Path]:
+        """The files in /dev/shm that processes of this place map now. They are remembered: see `files_left`."""
+        found = set()
+        for process in self.processes():
+            try:
+                lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+            except OSError:
+                continue
+            paths = {Path(fields[5]) for line in lines if len(fields := line.split(maxsplit=5)) == 6}
+            found |= {path for path in paths if path.is_relative_to("/dev/shm") and path.exists()}
+        self.shared_files |= found
+        return found
+
+    def files_left(self) -> set[Path]:
+        """Shared memory and temporary files that exist now, of whatever ran in this place."""
+        return {path for path in self.shared_files if path.exists()} | set(self.temporary.iterdir())
+
     def assert_nothing_left(self) -> None:
         """No process, no socket and no link folder, within a moment: the daemon answers before it ends itself."""
         deadline_s = time.monotonic() + END_LIMIT_S
@@ -151,6 +172,7 @@ class Rig:
         assert self.sockets() == []
         folders = [path for path in (self.runtime / "tokenflow").glob("*") if path.is_dir()]
         assert folders == []
+        assert self.files_left() == set()
 
     def clear(self) -> None:
         """Ends what is left by force and removes the folder: for after a failure, and for tests that kill things."""

@@ -33,6 +33,9 @@ def test_three_cycles_under_one_daemon_leave_nothing_behind(own_engine):
         descriptors.append(descriptor_count(daemon_pid))
         assert own_engine.tfctl("restart").returncode == 0
         assert own_engine.status()["daemon"]["pid"] == daemon_pid
+        mapped = own_engine.learn_shared_files()
+        assert mapped != set()
+        assert own_engine.files_left() == mapped
         listings.append({name for name in folder_listing(own_engine) if "link" not in name})
     assert max(descriptors) - min(descriptors) <= 2, descriptors
     assert listings[0] == listings[-1]

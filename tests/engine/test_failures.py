@@ -42,6 +42,11 @@ def test_a_killed_scheduler_is_told_within_five_seconds_and_start_recovers(own_e
     engine = own_engine.status()["engine"]
     assert engine["state"] == "serving"
     assert engine["pid"] != first_pid
+
+    detokenizer_pid = pid_of(own_engine, "sglang::detokenizer")
+    os.kill(detokenizer_pid, signal.SIGKILL)
+    document = status_within(own_engine, 5.0, "failed")
+    assert f"detokenizer process {detokenizer_pid}" in document["engine"]["reason"]
     own_engine.stop()
     own_engine.assert_nothing_left()
 
@@ -58,8 +63,19 @@ def test_after_a_killed_daemon_start_recovers_and_the_old_engine_is_gone(own_eng
 
     own_engine.start()
     assert not old_engine.is_running()
-    assert own_engine.status()["engine"]["state"] == "serving"
-    assert own_engine.tfctl("stop").returncode == 0
+    document = own_engine.status()
+    assert document["engine"]["state"] == "serving"
+
+    os.kill(document["daemon"]["pid"], signal.SIGKILL)
+    psutil.Process(document["daemon"]["pid"]).wait(10.0)
+    without_daemon = own_engine.tfctl("status")
+    assert without_daemon.returncode == 3
+    assert f"is still running, pid {document['engine']['pid']}: tfctl stop ends it" in without_daemon.stdout
+    told = own_engine.status()
+    assert (told["daemon"], told["engine"]["pid"]) == (None, document["engine"]["pid"])
+    stopped = own_engine.tfctl("stop")
+    assert stopped.returncode == 0
+    assert f"(pid {document['engine']['pid']}, profile {document['engine']['profile']})" in stopped.stdout
     own_engine.assert_nothing_left()
     second = own_engine.tfctl("stop")
     assert second.returncode == 0
