@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from tokenflow import locations
 from tokenflow.errors import UsageError
 from tokenflow.link import LINK_ENV
 from tokenflowd import arguments
@@ -104,16 +103,15 @@ def plugin_settings(profile: Profile, overrides: TunableOverrides) -> dict[str, 
 def environment(
     profile: Profile, settings: dict[str, Any], link_folder: Path, base: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """SGLang's temporary files and sockets go into the link folder, which is removed with the engine; compiled kernels
-    go into the cache folder, so that the next start finds them. A profile's `env` may say otherwise."""
+    """SGLang's temporary files and sockets go into the link folder, which is removed with the engine, unless the
+    profile's `env` says otherwise. Compiled kernels stay: SGLang puts them into a cache folder of its own."""
     inherited = {name: value for name, value in base.items() if name not in _NOT_INHERITED}
     fixed = {
         LINK_ENV: str(link_folder),
         SETTINGS_ENV: msgspec.json.encode(settings).decode(),
         "PYTHONUNBUFFERED": "1",
     }
-    defaults = {"TORCHINDUCTOR_CACHE_DIR": str(locations.cache_folder() / "torchinductor")}
     temporary = {"TMPDIR": str(link_folder / TEMPORARY_FOLDER)}
     # The first one is one that nobody changes: setproctitle finds no place for a title once it has been replaced, and
     # by their titles SGLang's processes are told apart.
-    return {LINK_ENV: ""} | defaults | inherited | temporary | profile.engine.env | fixed
+    return {LINK_ENV: ""} | inherited | temporary | profile.engine.env | fixed
