@@ -11,6 +11,7 @@ from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
 
+OBSERVE_DECISION_S = 1.0
 IDLE_DECISION_S = 0.1  # with nobody waiting, decisions are about memory and copies to the host only
 
 
@@ -55,10 +56,16 @@ class Governor:
         self.driver.kv.poll(now_s)  # what was just written is acknowledged before the scheduler looks
 
     def explain(self, now_s: float) -> None:
-        """At the pace of telemetry: every row's terms. While observing this is also when the policy is asked."""
-        if self.mode is Mode.OBSERVE:
+        """Every row's terms of the last decision, for telemetry. While observing this is when the policy is asked.
+
+        Once a second then: observing must cost next to nothing.
+        """
+        if self.is_enforcing:
+            self.driver.explain_rows()
+        elif now_s >= self._next_decision_s:
+            self._next_decision_s = now_s + OBSERVE_DECISION_S
             self.driver.decide(now_s)
-        self.driver.explain_rows()
+            self.driver.explain_rows()
 
     def keeps_kv(self, req: Any) -> bool:
         """Whether the KV of a request that SGLang takes out is worth keeping: it is to come back."""

@@ -64,7 +64,8 @@ class SnapshotBuilder:
         stream.kv_device_tokens = req.kv.kv_committed_len
         stream.preemption_count = req.retraction_count
         if req.output_ids:
-            stream.state, stream.reason = RequestState.RUNNING, None  # starving or not: see tokenflow.rows
+            if stream.state is not RequestState.RUNNING:
+                stream.state, stream.reason = RequestState.RUNNING, None  # until the policy says: see tokenflow.rows
         else:
             stream.state, stream.reason = RequestState.PREFILLING, Reason.ADMITTED
 
