@@ -53,13 +53,18 @@ def flush_cache(rig) -> None:
     """Empties SGLang's radix tree, so that nothing of an earlier run is found in it."""
     request = urllib.request.Request(f"{rig.url}/flush_cache", b"", method="POST")
     deadline_s = time.monotonic() + 30.0
-    while True:
-        try:
-            urllib.request.urlopen(request, timeout=60).close()
-            return
-        except urllib.error.HTTPError as error:  # refused while anything is under way
-            assert time.monotonic() < deadline_s, error
-            time.sleep(0.2)
+    while not was_taken(request):
+        assert time.monotonic() < deadline_s, "the engine did not become idle"
+        time.sleep(0.2)
+
+
+def was_taken(request: urllib.request.Request) -> bool:
+    """False where the engine refuses, as it does with a cache flush while anything is under way."""
+    try:
+        urllib.request.urlopen(request, timeout=60).close()
+    except urllib.error.HTTPError:
+        return False
+    return True
 
 
 def wait_until_idle(rig) -> None:
