@@ -83,7 +83,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     names = sorted(
         report.nodeid.removeprefix("tests/engine/")
         for report in terminalreporter.getreports("passed")
-        if report.when == "call" and "engine" in report.keywords
+        if report.when == "call" and "tests/engine/" in report.nodeid
     )
     if not names:
         return
