@@ -29,6 +29,7 @@ def test_profiles_and_pins_are_inside(names: set[str]) -> None:
         inside = {name.rpartition("/")[2] for name in names if name.startswith(f"tokenflow/_data/{folder}/")}
         assert shipped <= inside, folder
     assert "tokenflow/_data/profiles/demo-cpu.toml" in names
+    assert "tokenflow/_data/systemd/tokenflowd.service" in names
     for name in ("engine-cpu.txt", "engine-cpu-no-deps.txt"):
         assert f"tokenflow/setup/requirements/{name}" in names
 
