@@ -28,7 +28,7 @@ def telemetry_hz(rig: Rig, seconds: float) -> float:
     connection = http.client.HTTPConnection("localhost", timeout=seconds + 30)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(rig.status()["daemon"]["socket"])
-    connection.request("GET", "/v1/requests?watch=0.01")
+    connection.request("GET", "/v1/requests?watch=0.1")
     answer, ages, begin_s = connection.getresponse(), set(), time.monotonic()
     while time.monotonic() - begin_s < seconds:
         document = json.loads(answer.readline())

@@ -76,7 +76,7 @@ def start_load(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=6, help="an even number")
     parser.add_argument("--window", type=float, default=6.0, help="seconds")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -86,9 +86,9 @@ def main() -> None:
         run, thread, loop = start_load(engine, options.requests)
         while engine.telemetry().capacity.running_count < options.requests:
             pass
-        windows = [
-            measure(engine, mode, options.window) for _ in range(options.pairs) for mode in (Mode.OFF, Mode.OBSERVE)
-        ]
+        # The context grows meanwhile and with it the step: each pair turns the order round.
+        orders = [(Mode.OFF, Mode.OBSERVE), (Mode.OBSERVE, Mode.OFF)]
+        windows = [measure(engine, mode, options.window) for n in range(options.pairs) for mode in orders[n % 2]]
         loop.call_soon_threadsafe(run.cancel)
         thread.join(30)
     report(windows, options.requests, options.json)
@@ -98,7 +98,8 @@ def report(windows: list[Window], request_count: int, as_json: bool) -> None:
     observing = [window for window in windows if window.mode == Mode.OBSERVE]
     cost_s = statistics.median(window.plugin_s_per_step for window in observing)
     share = statistics.median(window.plugin_s_per_step / window.step_s for window in observing)
-    ratios = [on.step_s / off.step_s for off, on in zip(windows[::2], windows[1::2], strict=True)]
+    pairs = [{window.mode: window.step_s for window in windows[n : n + 2]} for n in range(0, len(windows), 2)]
+    ratios = [pair[Mode.OBSERVE] / pair[Mode.OFF] for pair in pairs]
     if as_json:
         print(json.dumps({"request_count": request_count, "windows": [asdict(window) for window in windows]}))
         return
