@@ -9,8 +9,19 @@ import numpy as np
 from tokenflow.policy.costs import departures
 from tokenflow.policy.ledger import freed_tokens, growth_tokens, headroom_tokens, unwritten_tokens
 from tokenflow.policy.plan import Action, Cause
-from tokenflow.policy.turn import Turn
+from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.turn import Turn, open_turn
 from tokenflow.policy.urgency import runways
+from tokenflow.policy.view import View
+
+
+def begin(view: View, tunables: Tunables) -> Turn:
+    """How every variant opens a decision: an operator's hand first, then room for those who run to grow."""
+    turn = open_turn(view, tunables)
+    if turn.running.size:
+        obey_operator(turn)
+        relieve(turn)
+    return turn
 
 
 def relieve(turn: Turn) -> None:

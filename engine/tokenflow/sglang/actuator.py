@@ -60,12 +60,14 @@ class Actuator:
         scheduler = self._scheduler
         if not self._is_planned:
             return admission(scheduler, *args, running_batch=running_batch, **kwargs)
-        queue = {req.rid: req for req in scheduler.waiting_queue}
-        chosen = [queue[rid] for rid in self._starts if rid in queue]
-        others = [req for req in scheduler.waiting_queue if req.rid not in {r.rid for r in chosen}]
-        unknown = [req for req in others if req.rid not in self._tracker.requests]
+        order = {rid: number for number, rid in enumerate(self._starts)}
+        chosen = [req for req in scheduler.waiting_queue if req.rid in order]
+        chosen.sort(key=lambda req: order[req.rid])
+        others = [req for req in scheduler.waiting_queue if req.rid not in order]
+        known = self._tracker.requests
+        unknown = [req for req in others if req.rid not in known]
+        held_back = [req for req in others if req.rid in known]
         self.forget()
-        held_back = [req for req in others if req.rid in self._tracker.requests]
         scheduler.waiting_queue = chosen + unknown
         if chosen:
             running_batch.batch_is_full = False

@@ -45,12 +45,9 @@ class PolicyDriver:
         self.tunables = tunables
         self.costs = CostEstimator()
         self.kv = KvWatch(scheduler, self.costs)
-        self.held_rids: set[str] = set()
         self._scheduler = scheduler
         self._tracker = tracker
-        fit = StepTimeFit()
-        self.steps = StepMeter(self.costs, fit)
-        self._fit = fit
+        self.steps = StepMeter(self.costs, StepTimeFit())
         self._table = RequestTable()
         self._runs: dict[str, _Run] = {}
         self._carry = Carry()
@@ -101,7 +98,6 @@ class PolicyDriver:
         for rid in [rid for rid in self._runs if rid not in requests]:
             del self._runs[rid]
             self._table.remove(rid)
-            self.held_rids.discard(rid)
             self.costs.observe_release(now_s)
         pausable = {id(req) for req in self._scheduler.running_batch.reqs} if self._scheduler.running_batch else set()
         holders = running = 0
@@ -178,7 +174,6 @@ class PolicyDriver:
             kv_host_tokens=host,
             kv_both_tokens=both,
             may_pause=is_pausable and _may_pause(req),
-            is_held=stream.rid in self.held_rids,
         )
 
     def _run(self, entry: TrackedRequest, now_s: float) -> _Run:

@@ -7,21 +7,18 @@ behind it, as vLLM's and SGLang's conservative admission do.
 import numpy as np
 
 from tokenflow.policy.costs import restores
-from tokenflow.policy.kv_full import obey_operator, relieve
+from tokenflow.policy.kv_full import begin
 from tokenflow.policy.ledger import claims
 from tokenflow.policy.plan import Cause, Plan
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.turn import Turn, open_turn
+from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Rows
 from tokenflow.policy.view import View
 
 
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision. Overload changes nothing: this is what it falls back to."""
-    turn = open_turn(view, tunables)
-    if turn.running.size:
-        obey_operator(turn)
-        relieve(turn)
+    turn = begin(view, tunables)
     if turn.seekers.size and turn.ledger.slots > 0:
         admit_in_order(turn, turn.seekers, Cause.FREE_PLACE)
     return turn.close()

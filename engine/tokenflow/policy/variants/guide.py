@@ -10,10 +10,10 @@ In overload the guide names no rule: nothing changes. See docs/policy.md.
 import numpy as np
 
 from tokenflow.policy.exchange import Condition, Exchange
-from tokenflow.policy.kv_full import obey_operator, relieve
+from tokenflow.policy.kv_full import begin
 from tokenflow.policy.plan import Cause, Plan
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.turn import Turn, open_turn
+from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats, Rows, runways, urgencies
 from tokenflow.policy.victims import Departure
 from tokenflow.policy.view import PREEMPTED, View
@@ -37,10 +37,7 @@ def priorities(view: View, rows: Rows) -> Floats:
 
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision."""
-    turn = open_turn(view, tunables)
-    if turn.running.size:
-        obey_operator(turn)
-        relieve(turn)
+    turn = begin(view, tunables)
     if turn.seekers.size:
         _serve(turn)
     return turn.close()

@@ -11,12 +11,12 @@ import math
 import numpy as np
 
 from tokenflow.policy.exchange import Exchange
-from tokenflow.policy.kv_full import obey_operator, relieve
+from tokenflow.policy.kv_full import begin
 from tokenflow.policy.overload import demand_rates
 from tokenflow.policy.plan import Cause, Plan
 from tokenflow.policy.safety import required_runway_s
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.turn import Turn, open_turn
+from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats, Rows, runways, urgencies
 from tokenflow.policy.variants.fcfs import admit_in_order
 from tokenflow.policy.victims import Departure
@@ -42,10 +42,7 @@ def working_set(view: View, running_count: int) -> int:
 
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision: between slices only places that are free anyway are given, in order of arrival."""
-    turn = open_turn(view, tunables)
-    if turn.running.size:
-        obey_operator(turn)
-        relieve(turn)
+    turn = begin(view, tunables)
     if turn.seekers.size:
         if turn.is_overloaded:
             _fall_back(turn)

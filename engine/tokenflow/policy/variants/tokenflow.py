@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.groups import Rotation
-from tokenflow.policy.kv_full import obey_operator, relieve
+from tokenflow.policy.kv_full import begin
 from tokenflow.policy.overload import admitted
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.seekers import classify, order_of
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.turn import Turn, open_turn
+from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import runways, urgencies
 from tokenflow.policy.victims import beyond_cap
 from tokenflow.policy.view import View
@@ -17,10 +17,7 @@ from tokenflow.policy.view import View
 
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision. Returns at once where nobody wants a place and memory is ample."""
-    turn = open_turn(view, tunables)
-    if turn.running.size:
-        obey_operator(turn)
-        relieve(turn)
+    turn = begin(view, tunables)
     if turn.seekers.size:
         _serve(turn)
     return turn.close()
