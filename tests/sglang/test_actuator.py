@@ -7,11 +7,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from sglang_fakes import FINISH_LENGTH, FakeReq, scheduler_with
 
-from tokenflow.policy.carry import Carry
-from tokenflow.policy.plan import Action, Cause, Decision, Plan, Write
-from tokenflow.policy.states import Reason, RequestState
+from tokenflow.policy.states import Mode
 from tokenflow.sglang.actuator import Actuator
-from tokenflow.sglang.tracker import RequestTracker
+from tokenflow.sglang.directive import Directive, WriteUpTo
 
 
 @pytest.fixture(autouse=True)
@@ -31,39 +29,36 @@ def schedule_policy(monkeypatch):
     return module
 
 
-def tracked(*reqs: FakeReq) -> RequestTracker:
-    tracker = RequestTracker()
-    for req in reqs:
-        tracker.see(req, 1.0)
-    return tracker
+def directive(**orders) -> Directive:
+    return Directive(1, Mode.ENFORCE, **orders)
 
 
-def pause(rid: str) -> Decision:
-    return Decision(rid, 0, Action.PAUSE_KEEP, Reason.PREEMPTED_SURPLUS, Cause.FIRST_TOKEN)
-
-
-def start(rid: str) -> Decision:
-    return Decision(rid, 0, Action.ADMIT, Reason.ADMITTED, Cause.FREE_PLACE)
+def admit(actuator: Actuator, scheduler, admission):
+    """As the hook does."""
+    held = actuator.narrow(scheduler.running_batch)
+    try:
+        return admission(scheduler)
+    finally:
+        actuator.widen(held)
 
 
 def test_a_victim_leaves_the_batch_keeps_its_place_in_the_books_and_waits_in_the_queue():
     first, second = FakeReq("a"), FakeReq("b")
     first.make(3)
-    scheduler, tracker = scheduler_with([], [first, second]), tracked(first, second)
-    actuator = Actuator(scheduler, tracker)
-    actuator.carry_out(Plan(Carry(), pauses=(pause("a"),)))
+    scheduler = scheduler_with([], [first, second])
+    actuator = Actuator(scheduler)
+    actuator.carry_out(directive(pauses=("a",)))
     assert scheduler.running_batch.reqs == [second]
     assert scheduler.running_batch.batch_is_full is False
     assert scheduler.waiting_queue == [first]
-    stream = tracker.requests["a"].stream
-    assert (stream.state, stream.reason) == (RequestState.PREEMPTED, Reason.PREEMPTED_SURPLUS)
+    assert actuator.paused == [first]
     assert actuator.pause_count == 1
     assert scheduler.tree_cache.flush_count == 1
 
 
 def test_one_that_was_released_is_in_the_queue_whatever_fails_after_it():
     first, second = FakeReq("a"), FakeReq("b")
-    scheduler, tracker = scheduler_with([], [first, second]), tracked(first, second)
+    scheduler = scheduler_with([], [first, second])
     batch, release = scheduler.running_batch, scheduler.running_batch.release_req
 
     def break_at_the_second(index, remaining):
@@ -73,7 +68,7 @@ def test_one_that_was_released_is_in_the_queue_whatever_fails_after_it():
 
     batch.release_req = break_at_the_second
     with pytest.raises(RuntimeError, match="planted"):
-        Actuator(scheduler, tracker).carry_out(Plan(Carry(), pauses=(pause("a"), pause("b"))))
+        Actuator(scheduler).carry_out(directive(pauses=("a", "b")))
     assert batch.reqs == [second]
     assert scheduler.waiting_queue == [first]
 
@@ -86,7 +81,7 @@ def test_one_that_has_just_ended_or_is_released_already_is_no_victim(ended):
     else:
         req.kv.holds_kv = False
     scheduler = scheduler_with([], [req])
-    Actuator(scheduler, tracked(req)).carry_out(Plan(Carry(), pauses=(pause("a"),)))
+    Actuator(scheduler).carry_out(directive(pauses=("a",)))
     assert scheduler.running_batch.reqs == [req]
     assert scheduler.waiting_queue == []
 
@@ -98,7 +93,7 @@ def test_the_step_in_flight_is_processed_before_anybody_is_paused():
     scheduler.result_queue = deque([("batch", "result")])
     scheduler.last_batch = object()
     scheduler.process_batch_result = lambda batch, result: order.append(len(scheduler.running_batch.reqs))
-    Actuator(scheduler, tracked(req)).carry_out(Plan(Carry(), pauses=(pause("a"),)))
+    Actuator(scheduler).carry_out(directive(pauses=("a",)))
     assert order == [1]
     assert scheduler.last_batch is None
     assert not scheduler.result_queue
@@ -106,68 +101,79 @@ def test_the_step_in_flight_is_processed_before_anybody_is_paused():
 
 def test_admission_sees_only_the_starts_in_their_order_and_the_others_keep_theirs():
     reqs = [FakeReq(name) for name in "abcd"]
+    reqs[2].make(3)
     scheduler = scheduler_with(reqs)
-    actuator = Actuator(scheduler, tracked(*reqs))
-    actuator.carry_out(Plan(Carry(), starts=(start("c"), start("a"))))
+    actuator = Actuator(scheduler)
+    actuator.carry_out(directive(starts=("c", "a"), held_back=("b", "d")))
     seen = []
 
-    def admission(self, prefill_delayer_single_pass, running_batch):
-        seen.extend(req.rid for req in self.waiting_queue)
-        self.waiting_queue = self.waiting_queue[1:]  # the first was admitted, the second found no room
-        return "batch", running_batch
+    def admission(scheduler):
+        seen.extend(req.rid for req in scheduler.waiting_queue)
+        scheduler.waiting_queue = scheduler.waiting_queue[1:]  # the first was admitted, the second found no room
+        return "batch"
 
-    result = actuator.admit(admission, scheduler.running_batch, prefill_delayer_single_pass=None)
-    assert result == ("batch", scheduler.running_batch)
+    assert admit(actuator, scheduler, admission) == "batch"
     assert seen == ["c", "a"]
     assert [req.rid for req in scheduler.waiting_queue] == ["a", "b", "d"]
+    assert actuator.resumed == [reqs[2]]
 
 
-def test_a_request_that_nobody_tracks_is_admitted_as_ever():
+def test_a_request_that_the_directive_does_not_know_is_admitted_as_ever():
     known, unknown = FakeReq("a"), FakeReq("HEALTH_CHECK_1")
     scheduler = scheduler_with([known, unknown])
-    actuator = Actuator(scheduler, tracked(known))
-    actuator.carry_out(Plan(Carry()))
+    actuator = Actuator(scheduler)
+    actuator.carry_out(directive(held_back=("a",)))
     seen = []
-    actuator.admit(
-        lambda self, running_batch: seen.extend(req.rid for req in self.waiting_queue), scheduler.running_batch
-    )
+    admit(actuator, scheduler, lambda scheduler: seen.extend(req.rid for req in scheduler.waiting_queue))
     assert seen == ["HEALTH_CHECK_1"]
 
 
 def test_nobody_is_lost_from_the_queue_when_admission_raises(schedule_policy):
-    reqs = [FakeReq(name) for name in "abc"]
-    scheduler = scheduler_with(reqs)
-    actuator = Actuator(scheduler, tracked(*reqs))
-    actuator.carry_out(Plan(Carry(), starts=(start("b"),)))
+    scheduler = scheduler_with([FakeReq(name) for name in "abc"])
+    actuator = Actuator(scheduler)
+    actuator.carry_out(directive(starts=("b",), held_back=("a", "c"), recomputes=("b",)))
 
-    def broken(self, running_batch):
+    def broken(scheduler):
         assert schedule_policy.CLIP_MAX_NEW_TOKENS == 8
+        assert actuator.is_recomputed("b")
         raise RuntimeError("planted")
 
     with pytest.raises(RuntimeError, match="planted"):
-        actuator.admit(broken, scheduler.running_batch)
+        admit(actuator, scheduler, broken)
     assert sorted(req.rid for req in scheduler.waiting_queue) == ["a", "b", "c"]
     assert schedule_policy.CLIP_MAX_NEW_TOKENS == 4096
+    assert not actuator.is_recomputed("b")
 
 
-def test_without_a_plan_admission_is_stock():
-    reqs = [FakeReq(name) for name in "ab"]
-    scheduler = scheduler_with(reqs)
-    actuator = Actuator(scheduler, tracked(*reqs))
-    actuator.carry_out(Plan(Carry(), starts=(start("b"),)))
-    actuator.forget()
+@pytest.mark.parametrize("end", ["a turn later", "stopped"])
+def test_without_a_directive_of_this_turn_admission_is_stock(end):
+    scheduler = scheduler_with([FakeReq(name) for name in "ab"])
+    actuator = Actuator(scheduler)
+    actuator.carry_out(directive(starts=("b",), held_back=("a",)))
+    if end == "stopped":
+        actuator.carry_out(Directive(2, Mode.OBSERVE))
+        assert not actuator.is_enforcing
+    else:
+        actuator.forget()
     seen = []
-    actuator.admit(
-        lambda self, running_batch: seen.extend(req.rid for req in self.waiting_queue), scheduler.running_batch
-    )
+    admit(actuator, scheduler, lambda scheduler: seen.extend(req.rid for req in scheduler.waiting_queue))
     assert seen == ["a", "b"]
 
 
-def test_writes_move_whole_pages_of_running_streams_into_the_tree():
+def test_writes_move_whole_pages_of_running_streams_into_the_tree_up_to_a_position_whatever_was_written():
     req = FakeReq("a")
     req.kv = SimpleNamespace(kv_committed_len=50, holds_kv=True, cache_protected_len=10)
     scheduler = scheduler_with([], [req])
     scheduler.page_size = 16
-    Actuator(scheduler, tracked(req)).carry_out(Plan(Carry(), writes=(Write("a", 0, 30),)))
+    actuator = Actuator(scheduler)
+    for _ in range(2):
+        actuator.carry_out(directive(writes=(WriteUpTo("a", 40),)))
     assert scheduler.tree_cache.checkpoints == [("a", 32)]
-    assert scheduler.tree_cache.flush_count == 1
+
+
+def test_with_kv_full_the_one_that_the_directive_names_last_goes_first():
+    reqs = [FakeReq(name) for name in "abcd"]
+    actuator = Actuator(scheduler_with([], reqs))
+    actuator.carry_out(directive(retraction_order=("c", "a", "b")))
+    order = actuator.retraction_order([0, 1, 2, 3], reqs)
+    assert [reqs[index].rid for index in order] == ["d", "c", "a", "b"]

@@ -9,8 +9,11 @@ from sglang_fakes import FakeGovernor, FakeReq, batch_of, scheduler_with
 
 from tokenflow import link
 from tokenflow.policy.states import Mode
+from tokenflow.sglang.actuator import Actuator
+from tokenflow.sglang.attach import Rank
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.rank_exchange import RankExchange
 from tokenflow.sglang.scheduler_hooks import SchedulerHooks
 from tokenflow.sglang.settings import PluginSettings
 from tokenflow.wire import PluginState
@@ -124,7 +127,10 @@ def test_work_that_arrives_is_told_at_once(bench):
 
 def test_after_too_many_faults_it_says_so_instead_of_falling_silent(bench, tmp_path):
     hooks = SchedulerHooks(tmp_path, PluginSettings())
-    hooks._observer, hooks.guard = bench.observer, bench.guard
+    hooks._rank, hooks.guard = (
+        Rank(bench.scheduler, Actuator(bench.scheduler), RankExchange(0, 1), bench.observer),
+        bench.guard,
+    )
     while not bench.guard.is_tripped:
         bench.guard.record("planted", RuntimeError())
     bench.observer.on_loop = hooks.before_next_batch

@@ -26,6 +26,7 @@ class FakeReq:
         self.kv = SimpleNamespace(kv_committed_len=7, holds_kv=True, cache_protected_len=0)
         self.time_stats = SimpleNamespace(set_wait_queue_entry_time=lambda: None)
         self.arrival_processed_tokens = 0
+        self.last_node: int | None = None
         self.full_untruncated_fill_ids: list[int] = []
         for name in (
             "to_finish",
@@ -41,6 +42,10 @@ class FakeReq:
 
     def refresh_fill_ids(self) -> None:
         self.full_untruncated_fill_ids = self.origin_input_ids + self.output_ids
+
+    def reset_for_retract(self) -> None:
+        self.last_node = None
+        self.retraction_count += 1
 
     def owned_kv_len(self) -> int:
         return self.kv.kv_committed_len
@@ -66,7 +71,7 @@ class FakeBatch:
 
     def release_req(self, index: int, remaining: int) -> bool:
         self.reqs[index].kv.holds_kv = False
-        self.reqs[index].retraction_count += 1
+        self.reqs[index].reset_for_retract()
         return True
 
     def filter_batch(self, keep_indices: list[int]) -> None:
@@ -132,9 +137,6 @@ class FakeGovernor:
         self.mode = mode
 
     def on_step(self, batch: Any, now_s: float) -> None:
-        pass
-
-    def turn(self, now_s: float) -> None:
         pass
 
     def explain(self, now_s: float) -> None:

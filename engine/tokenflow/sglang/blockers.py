@@ -5,12 +5,16 @@ from typing import Any
 
 def find_blockers(scheduler: Any) -> list[str]:
     """The options that rule `enforce` out, in the words of SGLang's command line; empty if none does."""
-    from sglang.srt.runtime_context import get_disagg, get_parallel, get_spec
+    from sglang.srt.runtime_context import get_disagg, get_parallel, get_server_args, get_spec
 
     parallel = get_parallel()
     found = []
-    if parallel.tp_size > 1:
-        found.append(f"--tp-size {parallel.tp_size}")
+    if parallel.tp_size > 1 and get_server_args().nnodes > 1:
+        found.append(f"--nnodes {get_server_args().nnodes}")
+    if parallel.attn_dp_enabled:
+        found.append("--enable-dp-attention")
+    if parallel.attn_cp_size > 1:
+        found.append(f"--attn-cp-size {parallel.attn_cp_size}")
     if parallel.pp_size > 1:
         found.append(f"--pp-size {parallel.pp_size}")
     if parallel.dp_size > 1:
@@ -22,6 +26,8 @@ def find_blockers(scheduler: Any) -> list[str]:
     tree = scheduler.tree_cache
     if getattr(tree, "disable", False) or not tree.supports_prefix_sharing():
         found.append("--disable-radix-cache")
+    elif not hasattr(tree, "tree_core"):
+        found.append("--radix-cache-backend")
     if tree.supports_mamba():
         found.append("a model with mamba layers")
     if tree.supports_swa():

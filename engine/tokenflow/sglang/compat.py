@@ -37,6 +37,11 @@ ACTUATOR_TARGETS = (
     HookTarget("sglang.srt.mem_cache.common.release_kv_cache", ("req", "tree_cache", "checkpoint")),
     HookTarget("sglang.srt.managers.schedule_batch.ScheduleBatch._get_decode_retraction_order", ("reqs",)),
     HookTarget("sglang.srt.managers.scheduler.Scheduler._abort_on_queued_limit", ("self", "recv_req")),
+    HookTarget(
+        "sglang.srt.managers.scheduler_components.request_receiver.SchedulerRequestReceiver.recv_requests",
+        ("self", "local_reqs"),
+    ),
+    HookTarget("sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache.init_load_back", ("self", "params")),
 )
 FRONTEND_TARGETS = (
     HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request", ("self", "obj", "request")),

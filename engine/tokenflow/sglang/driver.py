@@ -16,13 +16,15 @@ from tokenflow.policy.states import RequestState
 from tokenflow.policy.table import RequestTable
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.view import EngineView, RequestView, View
-from tokenflow.sglang.kv_watch import Copies, KvWatch
+from tokenflow.sglang.kept_kv import KeptKv
+from tokenflow.sglang.kv_tree import Copies
+from tokenflow.sglang.kv_watch import KvWatch
 from tokenflow.sglang.step_meter import StepMeter
 from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
 from tokenflow.wire import Latency, Tail
 
 COPIES_FRESH_S = 0.25  # how long a look at the tree for a paused stream's KV is believed
-NO_COPIES = Copies(0, 0)
+NO_COPIES = Copies(0, 0, 0)
 _HOLDERS = (RequestState.RUNNING, RequestState.PREFILLING, RequestState.LOADING)
 
 
@@ -41,12 +43,13 @@ class _Run:
 class PolicyDriver:
     """`decide` gives the plan of this moment; `tunables` may be replaced between two calls."""
 
-    def __init__(self, scheduler: Any, tracker: RequestTracker, tunables: Tunables) -> None:
+    def __init__(self, scheduler: Any, tracker: RequestTracker, tunables: Tunables, kept: KeptKv) -> None:
         self.tunables = tunables
         self.costs = CostEstimator()
         self.kv = KvWatch(scheduler, self.costs)
         self._scheduler = scheduler
         self._tracker = tracker
+        self._kept = kept
         self.steps = StepMeter(self.costs, StepTimeFit())
         self._table = RequestTable()
         self._runs: dict[str, _Run] = {}
@@ -146,10 +149,8 @@ class PolicyDriver:
         device = host = both = 0
         if stream.state is RequestState.PREEMPTED:
             if now_s - run.copies_s > COPIES_FRESH_S:
-                run.copies, run.copies_s = self.kv.copies_of(req), now_s
-            device = run.copies.device_tokens
-            both = device if self.kv.has_host_pool else 0
-            host = both + run.copies.host_only_tokens
+                run.copies, run.copies_s = self._kept.copies(req), now_s
+            device, host, both = run.copies
         elif stream.state in _HOLDERS:
             device = req.kv.kv_committed_len
             both = host = min(req.kv.cache_protected_len, device) if self.kv.has_host_pool else 0

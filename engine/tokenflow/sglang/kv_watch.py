@@ -1,7 +1,6 @@
-"""Where KV lies and how fast it moves: read from SGLang's pools, its radix tree and HiCache's own completions.
+"""How much KV there is room for and how fast it moves: read from SGLang's pools and HiCache's own completions.
 
-Nothing here changes anything, but a tree look-up counts as a use: the KV of a paused stream that is looked at stays
-the most recently used, and so is evicted last.
+Nothing here changes anything: completions are looked at where SGLang keeps them until it takes them itself.
 """
 
 from collections.abc import Iterable
@@ -19,13 +18,6 @@ class Pools(NamedTuple):
     cached_tokens: int
     host_total_tokens: int
     host_free_tokens: int
-
-
-class Copies(NamedTuple):
-    """How much of a stream's KV the tree can give back. The host part is what only the host has."""
-
-    device_tokens: int
-    host_only_tokens: int
 
 
 class KvWatch:
@@ -57,16 +49,6 @@ class KvWatch:
             host_total_tokens,
             host_free_tokens,
         )
-
-    def copies_of(self, req: Any) -> Copies:
-        """What the tree holds of a paused request. `host_only_tokens` would have to be loaded."""
-        from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams
-        from sglang.srt.mem_cache.radix_cache import RadixKey
-
-        tokens = req.origin_input_ids + req.output_ids
-        key = RadixKey(tokens, req.extra_key, limit=len(tokens) - 1, cache_salt=req.cache_salt)
-        match = self._tree.match_prefix(MatchPrefixParams(key=key))
-        return Copies(int(match.device_prefix_len), int(match.host_hit_length))
 
     def poll(self, now_s: float) -> None:
         """Takes in the transfers that have finished; call it before the scheduler drops their acknowledgements."""

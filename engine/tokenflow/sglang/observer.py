@@ -79,8 +79,6 @@ class SchedulerObserver:
         if now_s >= self._next_telemetry_s or (self._scheduler.waiting_queue and not self._had_work):
             self._next_telemetry_s = now_s + TELEMETRY_INTERVAL_S
             self._send_telemetry(now_s)
-        if self.mode is not Mode.OFF:
-            self.governor.turn(now_s)
 
     def on_loop_disabled(self) -> None:
         """After too many faults: once a second the daemon is told that the plugin has turned itself off."""
@@ -90,6 +88,11 @@ class SchedulerObserver:
         self._next_telemetry_s = now_s + DISABLED_INTERVAL_S
         self._answer_commands()
         self._telemetry.send(link.encode(self._message(now_s, Capacity(), [])), zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Gives the link's sockets up again."""
+        for socket in (self._telemetry, self._commands, self._deliveries):
+            socket.close()
 
     def _take_deliveries(self) -> None:
         for _ in range(MAX_MESSAGES_PER_POLL):

@@ -1,115 +1,167 @@
-"""Hooks on SGLang's scheduler. Thin: they find the observer and hand over, guarded."""
+"""Hooks on SGLang's scheduler. Thin: each hands over to this rank's parts, guarded.
+
+A fault of ours neither skips nor repeats what SGLang does: its own call stands outside of every guard.
+"""
 
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tokenflow.sglang import compat
+from tokenflow.sglang.attach import Rank, attach
+from tokenflow.sglang.directive import Directive
 from tokenflow.sglang.faults import FaultGuard
-from tokenflow.sglang.governor import Governor
-from tokenflow.sglang.observer import SchedulerObserver
 from tokenflow.sglang.settings import PluginSettings
 
 logger = logging.getLogger(__name__)
 
 
 class SchedulerHooks:
-    """Attaches one observer to the scheduler of rank 0 when its loop begins; does nothing on other ranks."""
+    """One scheduler's hooks. On every rank they carry out; on rank 0 they also observe and decide."""
 
     def __init__(self, folder: Path, settings: PluginSettings) -> None:
         self._folder = folder
         self._settings = settings
         self.guard = FaultGuard()
-        self._observer: SchedulerObserver | None = None
+        self._rank: Rank | None = None
 
     def before_run_loop(self, scheduler: Any) -> None:
         """BEFORE run_event_loop."""
-        try:
-            self._observer = self._attach(scheduler)
-        except Exception as error:  # noqa: BLE001 - fail open: the engine serves without us
-            self.guard.record("attach", error)
+        with self._guarded("attach"):
+            self._rank = attach(scheduler, self._folder, self._settings, self.guard)
+
+    def around_receive(self, original: Callable[..., Any], receiver: Any, local_reqs: Any = None) -> Any:
+        """AROUND recv_requests: with several ranks, this is where rank 0 decides and all of them hear of it."""
+        rank = self._rank
+        if rank is None or rank.exchange.is_alone:
+            return original(receiver, local_reqs=local_reqs)
+        directive = self._decide(rank) if rank.observer is not None else None
+        return rank.exchange.receive(
+            lambda local: original(receiver, local_reqs=local), list(local_reqs or []), directive
+        )
 
     def before_next_batch(self, *args: Any, **kwargs: Any) -> None:
         """BEFORE get_next_batch_to_run."""
-        observer = self._observer
+        rank = self._rank
+        if rank is None:
+            return
+        begin_s = time.perf_counter()
+        self._observe(rank)
+        directive = self._decide(rank) if rank.exchange.is_alone else rank.exchange.take()
+        rank.actuator.forget()
+        if directive is not None:
+            self._carry_out(rank, directive)
+        with self._acting(rank, "settle"):
+            rank.actuator.settle()
+        if rank.observer is not None:
+            rank.observer.spent_s += time.perf_counter() - begin_s
+
+    def after_step(self, outcome: Any, scheduler: Any, batch: Any, result: Any) -> None:
+        """AFTER process_batch_result."""
+        rank = self._rank
+        if rank is None or rank.observer is None or self.guard.is_tripped:
+            return
+        begin_s = time.perf_counter()
+        with self._guarded("on_step"):
+            rank.observer.on_step(batch)
+        rank.observer.spent_s += time.perf_counter() - begin_s
+
+    def around_admission(self, original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+        """AROUND _get_new_batch_prefill_raw: while enforcing, only whom the plan starts is seen, in its order."""
+        rank = self._rank
+        if rank is None or not rank.actuator.is_enforcing:
+            return original(scheduler, *args, **kwargs)
+        held = None
+        with self._acting(rank, "admission"):
+            held = rank.actuator.narrow(kwargs["running_batch"] if "running_batch" in kwargs else args[-1])
+        try:
+            return original(scheduler, *args, **kwargs)
+        finally:
+            with self._acting(rank, "admission"):
+                rank.actuator.widen(held)
+
+    def around_load_back(self, original: Callable[..., Any], tree: Any, params: Any) -> Any:
+        """AROUND init_load_back: what is cheaper to recompute is not loaded, as if the load had been declined."""
+        rank, is_declined = self._rank, False
+        if rank is not None and rank.actuator.is_enforcing:
+            with self._acting(rank, "load_back"):
+                is_declined = params.req is not None and rank.actuator.is_recomputed(params.req.rid)
+        return (0, params.req.last_node) if is_declined else original(tree, params)
+
+    def around_release(self, original: Callable[..., Any], req: Any, tree_cache: Any, *, checkpoint: bool) -> Any:
+        """AROUND release_kv_cache: a stream that is taken out keeps its KV, whoever takes it out."""
+        rank, is_kept = self._rank, False
+        if rank is not None and rank.actuator.is_enforcing and not checkpoint:
+            with self._acting(rank, "release"):
+                is_kept = rank.actuator.keeps_kv(req)
+        outcome = original(req, tree_cache, checkpoint=checkpoint or is_kept)
+        if rank is not None and is_kept:
+            with self._acting(rank, "release"):
+                rank.actuator.kept.keep(req)
+        return outcome
+
+    def around_retraction_order(self, original: Callable[..., list[int]], reqs: list[Any]) -> list[int]:
+        """AROUND _get_decode_retraction_order: with KV full the stream with the longest runway goes first."""
+        order = original(reqs)
+        rank = self._rank
+        if rank is not None and rank.actuator.is_enforcing:
+            with self._acting(rank, "retraction_order"):
+                order = rank.actuator.retraction_order(order, reqs)
+        return order
+
+    def around_queue_limit(self, original: Callable[..., bool], scheduler: Any, recv_req: Any) -> bool:
+        """AROUND _abort_on_queued_limit: the limit is for new requests, not for streams that were taken out."""
+        rank = self._rank
+        if rank is not None and rank.actuator.is_enforcing and recv_req.output_ids:
+            return False
+        return original(scheduler, recv_req)
+
+    def _observe(self, rank: Rank) -> None:
+        observer = rank.observer
         if observer is None:
             return
         if self.guard.is_tripped:
             with contextlib.suppress(Exception):
                 observer.on_loop_disabled()
             return
-        begin_s = time.perf_counter()
-        try:
+        with self._guarded("on_loop"):
             observer.on_loop()
-        except Exception as error:  # noqa: BLE001 - fail open
-            self.guard.record("on_loop", error)
-        observer.spent_s += time.perf_counter() - begin_s
 
-    def after_step(self, outcome: Any, scheduler: Any, batch: Any, result: Any) -> None:
-        """AFTER process_batch_result."""
-        observer = self._observer
-        if observer is None or self.guard.is_tripped:
-            return
-        begin_s = time.perf_counter()
+    def _decide(self, rank: Rank) -> Directive | None:
+        """On rank 0. A plugin that has turned itself off leaves no rank behind that still enforces."""
+        if self.guard.is_tripped:
+            return rank.off() if rank.actuator.is_enforcing else None
         try:
-            observer.on_step(batch)
-        except Exception as error:  # noqa: BLE001 - fail open
-            self.guard.record("on_step", error)
-        observer.spent_s += time.perf_counter() - begin_s
+            return rank.decide(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - fail open: nothing is decided, and stock scheduling goes on
+            self.guard.record("decide", error)
+            return None
 
-    def around_admission(self, original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
-        """AROUND _get_new_batch_prefill_raw: while enforcing, only whom the plan starts is seen, in its order."""
-        observer = self._observer
-        if observer is None or not observer.governor.is_enforcing:
-            return original(scheduler, *args, **kwargs)
-        return observer.governor.actuator.admit(original, *args, **kwargs)
+    def _carry_out(self, rank: Rank, directive: Directive) -> None:
+        """With several ranks, the comparison at the end must be reached on each of them, whatever failed."""
+        with self._acting(rank, "carry_out"):
+            rank.actuator.carry_out(directive)
+        with self._guarded("note"):
+            rank.note(time.monotonic())
+        with self._guarded("rank_skew"):
+            rank.compare(directive)
 
-    def around_release(self, original: Callable[..., Any], req: Any, tree_cache: Any, *, checkpoint: bool) -> Any:
-        """AROUND release_kv_cache: a stream that is taken out keeps its KV, whoever takes it out."""
-        observer = self._observer
-        if observer is not None and observer.governor.is_enforcing and not checkpoint:
-            checkpoint = observer.governor.keeps_kv(req)
-        return original(req, tree_cache, checkpoint=checkpoint)
+    @contextlib.contextmanager
+    def _acting(self, rank: Rank, where: str) -> Iterator[None]:
+        """As `_guarded`, where a fault may leave this rank different from the others."""
+        with self._guarded(where):
+            try:
+                yield
+            except Exception:
+                rank.has_failed = True
+                raise
 
-    def around_retraction_order(self, original: Callable[..., list[int]], reqs: list[Any]) -> list[int]:
-        """AROUND _get_decode_retraction_order: with KV full the stream with the longest runway goes first."""
-        order = original(reqs)
-        observer = self._observer
-        if observer is None or not observer.governor.is_enforcing:
-            return order
+    @contextlib.contextmanager
+    def _guarded(self, where: str) -> Iterator[None]:
+        """Fail open: what our own code raises is counted and goes no further."""
         try:
-            return observer.governor.retraction_order(order, reqs)
-        except Exception as error:  # noqa: BLE001 - fail open: stock order
-            self.guard.record("retraction_order", error)
-            return order
-
-    def around_queue_limit(self, original: Callable[..., bool], scheduler: Any, recv_req: Any) -> bool:
-        """AROUND _abort_on_queued_limit: the limit is for new requests, not for streams that were taken out."""
-        observer = self._observer
-        if observer is not None and observer.governor.is_enforcing and recv_req.output_ids:
-            return False
-        return original(scheduler, recv_req)
-
-    def _attach(self, scheduler: Any) -> SchedulerObserver | None:
-        if not _is_rank_zero(scheduler):
-            return None
-        problem = compat.find_missing_attributes(scheduler)
-        unhooked = compat.find_unhooked(compat.SCHEDULER_TARGETS + compat.ACTUATOR_TARGETS)
-        if problem is None and unhooked:
-            problem = f"no hook is in place on {', '.join(unhooked)}"
-        if problem is not None:
-            logger.warning("tokenflow: the scheduler is left alone: %s", problem)
-            return None
-        governor = Governor(scheduler, self._settings)
-        return SchedulerObserver(scheduler, self._folder, self._settings, self.guard, governor)
-
-
-def _is_rank_zero(scheduler: Any) -> bool:
-    """The one scheduler that receives requests: the others follow its broadcasts."""
-    from sglang.srt.runtime_context import get_parallel
-
-    parallel = get_parallel()
-    return bool(parallel.tp_rank == 0 and parallel.pp_rank == 0)
+            yield
+        except Exception as error:  # noqa: BLE001
+            self.guard.record(where, error)

@@ -1,0 +1,110 @@
+"""Binds the plugin to the scheduler of one rank, when its loop begins."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from tokenflow.policy.states import Mode
+from tokenflow.sglang import compat
+from tokenflow.sglang.actuator import Actuator
+from tokenflow.sglang.directive import Directive
+from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.governor import Governor
+from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.rank_exchange import RankExchange, digest_of
+from tokenflow.sglang.settings import PluginSettings
+
+logger = logging.getLogger(__name__)
+RANK_SKEW = "rank_skew"
+
+
+class RankSkewError(RuntimeError):
+    """The ranks no longer hold the same, or one of them could not carry a directive out."""
+
+
+class Rank:
+    """One rank's parts. `observer`, and with it the governor, is on rank 0 only."""
+
+    def __init__(
+        self, scheduler: Any, actuator: Actuator, exchange: RankExchange, observer: SchedulerObserver | None
+    ) -> None:
+        self._scheduler = scheduler
+        self.actuator = actuator
+        self.exchange = exchange
+        self.observer = observer
+        self.has_failed = False  # something of ours broke off here since the ranks last compared themselves
+
+    def decide(self, now_s: float) -> Directive | None:
+        """Rank 0 only."""
+        assert self.observer is not None
+        return self.observer.governor.decide(now_s)
+
+    def off(self) -> Directive:
+        """The last directive of a plugin that has turned itself off."""
+        return Directive(0, Mode.OFF)
+
+    def note(self, now_s: float) -> None:
+        """Rank 0 writes down what the last directive has done."""
+        if self.observer is not None:
+            self.observer.governor.note(self.actuator.paused, now_s)
+
+    def close(self) -> None:
+        """Before the loop has begun: the other ranks are not attached."""
+        if self.observer is not None:
+            self.observer.close()
+
+    def compare(self, directive: Directive) -> None:
+        """Raises RankSkewError on all ranks alike, after which none of them enforces any more."""
+        if not self.exchange.is_checked(directive):
+            return
+        has_failed, self.has_failed = self.has_failed, False
+        if self.exchange.agree(digest_of(self._scheduler), has_failed):
+            return
+        self.actuator.stop(Mode.OBSERVE)
+        if self.observer is not None:
+            self.observer.governor.stop_enforcing(RANK_SKEW)
+        raise RankSkewError(f"the ranks differ after directive {directive.sequence}: none of them enforces any more")
+
+
+def attach(scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard) -> Rank | None:
+    """None where this scheduler is left alone. With several ranks either all of them are attached or none."""
+    from sglang.srt.runtime_context import get_parallel
+
+    parallel = get_parallel()
+    count = int(parallel.tp_size) if can_follow() else 1
+    if parallel.pp_rank != 0 or parallel.tp_rank >= count:
+        return None
+    exchange = RankExchange(int(parallel.tp_rank), count, parallel.tp_group.cpu_group if count > 1 else None)
+    rank = None
+    try:
+        rank = _build(scheduler, folder, settings, guard, exchange)
+    finally:
+        if not exchange.agree(0, rank is None) and rank is not None:
+            rank.close()
+            rank = None
+            logger.warning("tokenflow: the schedulers are left alone: one of the ranks could not be attached")
+    return rank
+
+
+def can_follow() -> bool:
+    """Whether the other tensor-parallel ranks are processes of this host, which all run the plugin if one does."""
+    from sglang.srt.runtime_context import get_parallel, get_server_args
+
+    return not get_parallel().attn_dp_enabled and get_server_args().nnodes == 1
+
+
+def _build(
+    scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard, exchange: RankExchange
+) -> Rank | None:
+    problem = compat.find_missing_attributes(scheduler)
+    unhooked = compat.find_unhooked(compat.SCHEDULER_TARGETS + compat.ACTUATOR_TARGETS)
+    if problem is None and unhooked:
+        problem = f"no hook is in place on {', '.join(unhooked)}"
+    if problem is not None:
+        logger.warning("tokenflow: the scheduler is left alone: %s", problem)
+        return None
+    actuator = Actuator(scheduler)
+    if exchange.rank > 0:
+        return Rank(scheduler, actuator, exchange, None)
+    governor = Governor(scheduler, settings, actuator)
+    return Rank(scheduler, actuator, exchange, SchedulerObserver(scheduler, folder, settings, guard, governor))

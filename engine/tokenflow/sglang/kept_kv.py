@@ -1,0 +1,166 @@
+"""The KV of paused streams: found again by its node, held on the host, and taken off the device where that is asked.
+
+Every rank does the same here at the same place of its loop. What it looks at (nodes, locks, finished copies) is the
+same on all ranks too: SGLang acknowledges copies in lockstep.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from tokenflow.sglang.directive import DeviceRelease
+from tokenflow.sglang.kv_tree import Copies, KvTree
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One paused stream: the node where its path ends, and SGLang's receipt for the lock on its host copy."""
+
+    node_id: int
+    receipt: Any = None
+    release: DeviceRelease | None = None
+    freed_tokens: int = 0
+
+
+class KeptKv:
+    """Bound to the scheduler of one rank. `released_tokens` counts what was taken off the device on request."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._cache = scheduler.tree_cache
+        self._has_host_pool = getattr(scheduler.tree_cache, "cache_controller", None) is not None
+        self._tree = KvTree(scheduler)
+        self._kept: dict[str, _Kept] = {}
+        self._is_written_anew = False
+        self.released_tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, rid: str) -> bool:
+        return rid in self._kept
+
+    @property
+    def locked_count(self) -> int:
+        """Streams whose host copy cannot be evicted now."""
+        return sum(kept.receipt is not None for kept in self._kept.values())
+
+    def keep(self, req: Any) -> None:
+        """`req` has just been taken out and its KV put into the tree: its copy on the host is held from now on."""
+        self.let_go(req.rid)
+        if req.last_node is None:
+            return
+        kept = self._kept[req.rid] = _Kept(int(req.last_node))
+        self._lock(kept)
+
+    def let_go(self, rid: str) -> None:
+        """The stream runs again or has ended: its host copy is one like any other."""
+        kept = self._kept.pop(rid, None)
+        if kept is not None and kept.receipt is not None:
+            try:
+                self._cache.dec_host_lock_ref(kept.node_id, kept.receipt)
+            except KeyError:
+                pass  # the tree was reset meanwhile, and the lock went with it
+
+    def clear(self) -> None:
+        for rid in list(self._kept):
+            self.let_go(rid)
+
+    def copies(self, req: Any) -> Copies:
+        """Where a paused stream's KV lies. Changes nothing."""
+        kept = self._kept.get(req.rid)
+        found = self._tree.copies(kept.node_id) if kept is not None else None
+        return found if found is not None and found.device_tokens + found.host_tokens else self._tree.device_copies(req)
+
+    def ask_release(self, release: DeviceRelease) -> None:
+        """Carried out at once as far as possible, and later by `settle` as copies arrive on the host."""
+        kept = self._kept.get(release.rid)
+        if kept is None:
+            return
+        kept.release, kept.freed_tokens = release, 0
+        if self._has_host_pool and not release.may_give_up:
+            self._write_missing(kept)
+
+    def settle(self, waiting: Collection[Any]) -> None:
+        """Once a turn: forgets whoever does not wait any more, and goes on with locks and releases."""
+        if not self._kept:
+            return
+        rids = {req.rid for req in waiting}
+        for rid in [rid for rid in self._kept if rid not in rids]:
+            self.let_go(rid)
+        for kept in self._kept.values():
+            if kept.receipt is None:
+                self._lock(kept)
+        self._release()
+
+    def take_writes(self) -> bool:
+        """Whether copies were queued since the last call that SGLang has yet to submit."""
+        queued, self._is_written_anew = self._is_written_anew, False
+        return queued
+
+    def _lock(self, kept: _Kept) -> None:
+        """Only a node with a host copy can be locked; a node without one is looked at again at the next turn."""
+        if not self._has_host_pool:
+            return
+        try:
+            if not self._cache.tree_core.is_backuped(kept.node_id):
+                return
+            receipt = self._cache.inc_host_lock_ref(kept.node_id).to_dec_params()
+        except KeyError:
+            return  # evicted from the device before the host had it: nothing to hold
+        if receipt.component_host_lock_uuids:
+            kept.receipt = receipt
+
+    def _write_missing(self, kept: _Kept) -> None:
+        """Queues the copies to the host that lack on the path, as SGLang does when it inserts a node."""
+        spans = self._tree.path(kept.node_id)
+        if spans and not spans[-1].is_on_host and spans[-1].is_on_device:
+            self._cache._apply_cache_action(self._cache.tree_core.build_backup_kv_action(kept.node_id))
+            self._is_written_anew = True
+
+    def _release(self) -> None:
+        """Frees device copies leaf by leaf, in SGLang's own walk: it offers only nodes that nothing uses."""
+        wanted: dict[int, _Kept] = {}
+        tokens: dict[int, int] = {}
+        for kept in self._kept.values():
+            if kept.release is None:
+                continue
+            spans = [span for span in self._tree.path(kept.node_id) if span.is_on_device]
+            if not spans or kept.freed_tokens >= kept.release.tokens:
+                kept.release = None
+                continue
+            for span in spans:
+                if span.is_on_host or kept.release.may_give_up:
+                    wanted[span.node_id] = kept
+                    tokens[span.node_id] = span.tokens
+        if not wanted:
+            return
+        before = self.released_tokens
+        self._walk(wanted, tokens)
+        if self.released_tokens == before and not self._cache.ongoing_write_through:
+            for kept in wanted.values():
+                kept.release = (
+                    None  # the rest is used by others, and no copy is on its way: nothing more will come free
+                )
+
+    def _walk(self, wanted: dict[int, _Kept], tokens: dict[int, int]) -> None:
+        from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+
+        cache, core = self._cache, self._cache.tree_core
+        tracker = dict.fromkeys(cache.tree_components, 0)
+        most_tokens = sum(tokens.values())
+        core.evict_device_start(ComponentType.FULL, most_tokens)
+        try:
+            while True:
+                node_id, has_progress = cache._evict_device_next_node(ComponentType.FULL, tracker)
+                if node_id is None:
+                    if not has_progress:
+                        return
+                    continue
+                kept = wanted.get(node_id)
+                if kept is None or kept.release is None or kept.freed_tokens >= kept.release.tokens:
+                    continue
+                cache._evict_device_leaf(node_id, tracker)
+                kept.freed_tokens += tokens[node_id]
+                self.released_tokens += tokens[node_id]
+        finally:
+            core.evict_device_end(ComponentType.FULL)

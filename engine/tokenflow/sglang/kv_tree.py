@@ -1,0 +1,64 @@
+"""Questions about SGLang's radix tree that change nothing in it: no order of use, no split of a node.
+
+Rank 0 asks them to decide, and the other ranks do not: a look-up that counts as a use would make the trees differ.
+"""
+
+from typing import Any, NamedTuple
+
+
+class Span(NamedTuple):
+    """One node on a stream's path from the root."""
+
+    node_id: int
+    tokens: int
+    is_on_device: bool
+    is_on_host: bool
+
+
+class Copies(NamedTuple):
+    """Where the KV of a stream lies, in tokens. `both_tokens` are on the device and on the host."""
+
+    device_tokens: int
+    host_tokens: int
+    both_tokens: int
+
+
+class KvTree:
+    """Bound to the radix tree of one rank."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._tree = scheduler.tree_cache
+
+    def path(self, node_id: int) -> list[Span]:
+        """The nodes from the root to `node_id`; empty if that node is gone (or is the root)."""
+        core = self._tree.tree_core
+        try:
+            (nodes,) = core.collect_path_info([node_id])
+        except KeyError:
+            return []
+        # A node is written to the host after its parent: from the first that is not there on, none is.
+        is_on_host = True
+        spans = []
+        for node in nodes:
+            is_on_host = is_on_host and core.is_backuped(node.node_id)
+            tokens = node.path_end - node.path_start
+            spans.append(Span(node.node_id, tokens, node.full_value_len is not None, is_on_host))
+        return spans
+
+    def copies(self, node_id: int) -> Copies:
+        """Where the KV on the path to `node_id` lies; nothing anywhere if that node is gone."""
+        device = host = both = 0
+        for span in self.path(node_id):
+            device += span.tokens if span.is_on_device else 0
+            host += span.tokens if span.is_on_host else 0
+            both += span.tokens if span.is_on_device and span.is_on_host else 0
+        return Copies(device, host, both)
+
+    def device_copies(self, req: Any) -> Copies:
+        """For a request whose node is not known: what a prefix match would find on the device."""
+        from sglang.srt.mem_cache.radix_cache import RadixKey
+
+        tokens = req.origin_input_ids + req.output_ids
+        key = RadixKey(tokens, req.extra_key, limit=len(tokens) - 1, cache_salt=req.cache_salt)
+        device, _, _ = self._tree.tree_core.match_full_device_prefix(key)
+        return Copies(int(device), 0, 0)

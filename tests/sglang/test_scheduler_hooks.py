@@ -1,0 +1,218 @@
+"""Faults in the hooks: SGLang's own call is made once, with the queue whole, whatever breaks in ours."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from sglang_fakes import FakeReq, scheduler_with
+
+from tokenflow.policy.states import Mode
+from tokenflow.sglang.actuator import Actuator
+from tokenflow.sglang.attach import Rank
+from tokenflow.sglang.directive import Directive
+from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.rank_exchange import RankExchange
+from tokenflow.sglang.scheduler_hooks import SchedulerHooks
+from tokenflow.sglang.settings import PluginSettings
+
+
+class FakeGovernor:
+    """Decides what it is told to."""
+
+    def __init__(self) -> None:
+        self.next: Directive | None = None
+        self.noted: list[str] = []
+        self.blockers: list[str] = []
+
+    def decide(self, now_s):
+        if isinstance(self.next, Exception):
+            raise self.next
+        return self.next
+
+    def note(self, paused, now_s):
+        self.noted += [req.rid for req in paused]
+
+    def stop_enforcing(self, blocker):
+        self.blockers.append(blocker)
+
+
+class FakeObserver:
+    def __init__(self) -> None:
+        self.governor = FakeGovernor()
+        self.spent_s = 0.0
+        self.disabled_count = 0
+
+    def on_loop(self):
+        pass
+
+    def on_step(self, batch):
+        raise RuntimeError("planted")
+
+    def on_loop_disabled(self):
+        self.disabled_count += 1
+
+
+def break_down(*args, **kwargs):
+    raise RuntimeError("planted")
+
+
+class Stage:
+    """One rank with its hooks. `waiting` are three requests, `running` two."""
+
+    def __init__(self, tmp_path) -> None:
+        self.waiting = [FakeReq(name) for name in "abc"]
+        self.running = [FakeReq(name) for name in "xy"]
+        self.scheduler = scheduler_with(self.waiting, self.running)
+        self.actuator = Actuator(self.scheduler)
+        self.observer = FakeObserver()
+        self.hooks = SchedulerHooks(tmp_path, PluginSettings())
+        self.hooks._rank = Rank(self.scheduler, self.actuator, RankExchange(0, 1), self.observer)
+        self.calls: list[list[str]] = []
+        self.admits = 0
+
+    def turn(self, **orders) -> None:
+        self.observer.governor.next = Directive(1, Mode.ENFORCE, **orders)
+        self.hooks.before_next_batch(self.scheduler)
+
+    def admission(self, scheduler, prefill_delayer_single_pass, running_batch):
+        self.calls.append([req.rid for req in scheduler.waiting_queue])
+        scheduler.waiting_queue = scheduler.waiting_queue[self.admits :]
+        return "batch"
+
+    def admit(self):
+        return self.hooks.around_admission(
+            self.admission, self.scheduler, None, running_batch=self.scheduler.running_batch
+        )
+
+    @property
+    def queue(self) -> list[str]:
+        return sorted(req.rid for req in self.scheduler.waiting_queue)
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    module = ModuleType("sglang.srt.managers.schedule_policy")
+    module.CLIP_MAX_NEW_TOKENS = 4096
+    managers = ModuleType("sglang.srt.managers")
+    managers.schedule_policy = module
+    for name, made in (
+        ("sglang", ModuleType("sglang")),
+        ("sglang.srt", ModuleType("sglang.srt")),
+        ("sglang.srt.managers", managers),
+        ("sglang.srt.managers.schedule_policy", module),
+    ):
+        monkeypatch.setitem(sys.modules, name, made)
+    return Stage(tmp_path)
+
+
+def test_what_the_directive_starts_is_what_admission_sees(stage):
+    stage.turn(starts=("c",), held_back=("a", "b"))
+    assert stage.admit() == "batch"
+    assert stage.calls == [["c"]]
+    assert stage.queue == ["a", "b", "c"]
+    assert stage.hooks.guard.fault_count == 0
+
+
+@pytest.mark.parametrize("broken", ["narrow", "widen"])
+def test_admission_goes_on_as_stock_when_ours_breaks(stage, broken, monkeypatch):
+    stage.turn(starts=("c",), held_back=("a", "b"))
+    if broken == "narrow":
+        monkeypatch.setattr(stage.actuator, "narrow", break_down)
+    else:
+        del stage.waiting[2].output_ids  # the books about who resumed fail
+        stage.admits = 1
+    assert stage.admit() == "batch"
+    assert stage.calls == [["a", "b", "c"] if broken == "narrow" else ["c"]]
+    assert stage.queue == (["a", "b", "c"] if broken == "narrow" else ["a", "b"])
+    assert stage.hooks.guard.fault_count == 1
+
+
+def test_a_fault_in_deciding_leaves_the_turn_to_stock(stage):
+    stage.observer.governor.next = RuntimeError("planted")
+    stage.hooks.before_next_batch(stage.scheduler)
+    assert stage.admit() == "batch"
+    assert stage.calls == [["a", "b", "c"]]
+    assert stage.hooks.guard.fault_count == 1
+
+
+def test_a_fault_half_way_through_a_pause_loses_nobody(stage):
+    batch, release = stage.scheduler.running_batch, stage.scheduler.running_batch.release_req
+
+    def break_at_the_second(index, remaining):
+        if index == 1:
+            raise RuntimeError("planted")
+        return release(index, remaining)
+
+    batch.release_req = break_at_the_second
+    stage.turn(pauses=("x", "y"), starts=("a",), held_back=("b", "c"))
+    assert stage.queue == ["a", "b", "c", "x"]
+    assert [req.rid for req in batch.reqs] == ["y"]
+    assert stage.observer.governor.noted == ["x"]
+    assert stage.hooks.guard.fault_count == 1
+    stage.admit()
+    assert stage.calls == [["a", "b", "c", "x"]]  # the directive broke off: this turn's admission is stock
+
+
+@pytest.mark.parametrize("broken", ["keeps_kv", "keep"])
+def test_a_row_is_released_once_when_ours_breaks(stage, broken, monkeypatch):
+    stage.turn()
+    monkeypatch.setattr(stage.actuator if broken == "keeps_kv" else stage.actuator.kept, broken, break_down)
+    released = []
+    outcome = stage.hooks.around_release(
+        lambda req, tree, checkpoint: released.append((req.rid, checkpoint)),
+        stage.running[0],
+        stage.scheduler.tree_cache,
+        checkpoint=False,
+    )
+    assert outcome is None
+    assert released == [("x", broken == "keep")]
+    assert stage.hooks.guard.fault_count == 1
+
+
+def test_the_retraction_order_is_stock_when_ours_breaks(stage, monkeypatch):
+    stage.turn(retraction_order=("x", "y"))
+    monkeypatch.setattr(stage.actuator, "retraction_order", break_down)
+    assert stage.hooks.around_retraction_order(lambda reqs: [1, 0], stage.running) == [1, 0]
+    assert stage.hooks.guard.fault_count == 1
+
+
+def test_a_host_copy_is_loaded_unless_the_directive_says_recompute(stage, monkeypatch):
+    stage.turn(starts=("a", "b"), recomputes=("b",), held_back=("c",))
+    seen = []
+
+    def load(req):
+        params = SimpleNamespace(req=req)
+        req.last_node = 7
+        return stage.hooks.around_load_back(lambda tree, params: (40, 9), None, params)
+
+    def admission(scheduler, prefill_delayer_single_pass, running_batch):
+        seen.extend(load(req) for req in scheduler.waiting_queue)
+
+    stage.admission = admission
+    stage.admit()
+    assert seen == [(40, 9), (0, 7)]
+    monkeypatch.setattr(stage.actuator, "is_recomputed", break_down)
+    assert load(stage.waiting[1]) == (40, 9)
+
+
+def test_after_too_many_faults_stock_scheduling_stays(stage):
+    stage.turn()
+    assert stage.actuator.is_enforcing
+    for _ in range(30):
+        stage.hooks.after_step(None, stage.scheduler, None, None)
+    assert stage.hooks.guard.is_tripped
+    assert stage.hooks.guard.fault_count == FaultGuard()._max_faults
+    stage.turn(pauses=("x",), starts=("c",), held_back=("a", "b"))
+    assert not stage.actuator.is_enforcing
+    assert stage.observer.disabled_count == 1
+    stage.admit()
+    assert stage.calls == [["a", "b", "c"]]
+    assert stage.queue == ["a", "b", "c"]
+
+
+def test_the_queue_limit_is_not_for_streams_that_were_taken_out(stage):
+    stage.turn()
+    stage.waiting[0].make(3)
+    limit = lambda scheduler, req: True  # noqa: E731
+    assert stage.hooks.around_queue_limit(limit, stage.scheduler, stage.waiting[0]) is False
+    assert stage.hooks.around_queue_limit(limit, stage.scheduler, stage.waiting[1]) is True
