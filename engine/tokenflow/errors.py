@@ -6,6 +6,7 @@ TokenFlowError
 ├── OperationError            1   the action was tried and failed
 │   ├── EngineFailedError
 │   └── ConflictError             another action is under way, or one is running already
+│       └── RevisionError         somebody has changed the tunables meanwhile
 ├── NotFoundError             1   no such request, operation
 ├── DaemonUnreachableError   69
 │   └── BadAnswerError            something answered the control socket, but not sanely
@@ -60,6 +61,10 @@ class EngineFailedError(OperationError):
 
 class ConflictError(OperationError):
     code, http_status = "conflict", 409
+
+
+class RevisionError(ConflictError):
+    code, http_status = "revision_mismatch", 412
 
 
 class NotFoundError(TokenFlowError):

@@ -10,8 +10,11 @@ ZeroMQ over UNIX sockets in one private folder (0700), named by `TOKENFLOW_LINK`
 Bodies are MessagePack. Stamps are seconds of CLOCK_MONOTONIC, which all processes of one host share.
 """
 
+from typing import Any
+
 import msgspec
 
+from tokenflow.events import Event
 from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
 from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
@@ -23,6 +26,9 @@ TELEMETRY_SOCKET = "telemetry.sock"
 SCHEDULER_SOCKET = "scheduler.sock"
 FRONTEND_SOCKET = "frontend.sock"
 DELIVERY_SOCKET = "delivery.sock"
+
+MAX_EVENTS = 256  # in one telemetry message
+TELEMETRY_QUEUE_COUNT = 32  # messages that wait for a slow daemon; newer ones are dropped then
 
 
 class StreamState(msgspec.Struct, array_like=True):
@@ -78,12 +84,14 @@ class Telemetry(msgspec.Struct, kw_only=True):
     fault_count: int
     plugin_spent_s: float = 0.0  # seconds that our hooks have taken on the scheduler's thread since its start
     plugin: PluginState
+    plugin_detail: str | None = None  # the scheduler's last fault
     blocked_by: list[str]
     capacity: Capacity
     transfers: Transfers
     latency: Latency
     quality: Quality  # `stall_s_total` counts ended requests only: `tokenflow.rows` adds the live ones
     streams: list[StreamState]  # every live request, and those that have ended in the last few seconds
+    events: list[Event] = []  # since the last message, at most `MAX_EVENTS`; the rest comes with the next ones
 
 
 class Delivery(msgspec.Struct, array_like=True):
@@ -112,6 +120,38 @@ class SetMode(msgspec.Struct, tag="set_mode", kw_only=True):
 
     mode: Mode
     deadline_s: float | None = None
+    who: str | None = None
+
+
+class PauseRequest(msgspec.Struct, tag="pause_request", kw_only=True):
+    """To the scheduler: an operator holds a request. A running one is paused, a waiting one is not started.
+
+    Refused with `unsupported` unless enforcing or where the request cannot come back without loss, with `not_found`,
+    and with `conflict` where it has ended. Holding it once more changes nothing.
+    """
+
+    rid: str
+    deadline_s: float | None = None
+    who: str | None = None
+
+
+class ResumeRequest(msgspec.Struct, tag="resume_request", kw_only=True):
+    """To the scheduler: the policy may start it again. Refused with `conflict` where no operator holds it."""
+
+    rid: str
+    deadline_s: float | None = None
+    who: str | None = None
+
+
+class Tune(msgspec.Struct, tag="tune", kw_only=True):
+    """To the scheduler: all of `changes` are put in force, or none. `usage`: the values were refused, all problems in
+    the message; `revision_mismatch`: somebody has changed something since `if_revision`."""
+
+    changes: dict[str, Any]
+    if_revision: int | None = None
+    dry_run: bool = False
+    deadline_s: float | None = None
+    who: str | None = None
 
 
 class CloseAdmission(msgspec.Struct, tag="close_admission", kw_only=True):
@@ -126,7 +166,7 @@ class CutStreams(msgspec.Struct, tag="cut_streams", kw_only=True):
     message: str
 
 
-Command = Ping | SetMode | CloseAdmission | CutStreams
+Command = Ping | SetMode | PauseRequest | ResumeRequest | Tune | CloseAdmission | CutStreams
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -142,8 +182,13 @@ class Reply(msgspec.Struct, kw_only=True):
     open_stream_count: int | None = None  # HTTP process only: generation responses not yet complete
     mode: Mode | None = None
     revision: int = 0
+    tunables: dict[str, Any] | None = None  # scheduler only: all that are in force (or would be: a dry run)
+    tuned_keys: list[str] = []  # those whose value is not the one that the engine was started with
+    held_state: RequestState | None = None  # of the request that was paused or resumed
     error_code: str | None = None
     error_message: str | None = None
+    error_hint: str | None = None
+    error_field: str | None = None
 
 
 def encode(message: msgspec.Struct) -> bytes:

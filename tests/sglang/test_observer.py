@@ -8,6 +8,7 @@ import zmq
 from sglang_fakes import FakeGovernor, FakeReq, batch_of, scheduler_with
 
 from tokenflow import link
+from tokenflow.events import EventKind
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.actuator import Actuator
 from tokenflow.sglang.attach import Rank
@@ -29,7 +30,7 @@ class Bench:
         self.guard = FaultGuard()
         self.scheduler = scheduler_with([], [self.req])
         self.governor = FakeGovernor()
-        self.observer = SchedulerObserver(self.scheduler, folder, PluginSettings(), self.guard, self.governor)
+        self.observer = SchedulerObserver(self.scheduler, folder, self.guard, self.governor)
         self.context = zmq.Context()
         self.telemetry = self.connected(zmq.SUB, folder / link.TELEMETRY_SOCKET)
         self.telemetry.setsockopt(zmq.SUBSCRIBE, b"")
@@ -145,3 +146,50 @@ def test_switched_off_it_tells_no_streams(bench):
         pass
     assert message.streams == []
     assert message.capacity.running_count == 0
+
+
+def test_events_ride_on_telemetry_once_and_never_too_many(bench):
+    bench.next_telemetry()  # the subscriber is known
+    for number in range(link.MAX_EVENTS + 3):
+        bench.governor.events.note(EventKind.HELD, f"tf-{number}")
+    heard = []
+    while len(heard) < link.MAX_EVENTS + 3:
+        events = bench.next_telemetry().events
+        assert len(events) <= link.MAX_EVENTS
+        heard += events
+    assert [event.sequence for event in heard] == list(range(1, link.MAX_EVENTS + 4))
+
+
+def test_tunables_are_read_back_and_refusals_name_the_next_step(bench):
+    tuned = bench.command(link.Tune(changes={"quantum_s": 2}))
+    assert (tuned.error_code, tuned.tunables["quantum_s"], tuned.revision) == (None, 2.0, 1)
+    assert bench.command(link.Ping()).tunables == tuned.tunables
+    refused = bench.command(link.PauseRequest(rid="tf-a"))
+    assert (refused.error_code, refused.error_hint) == ("unsupported", "tfctl mode enforce")
+
+
+def test_faults_and_the_end_are_told_as_events(bench, tmp_path):
+    hooks = SchedulerHooks(tmp_path, PluginSettings())
+    rank = Rank(bench.scheduler, Actuator(bench.scheduler), RankExchange(0, 1), bench.observer)
+    hooks._rank, hooks.guard = rank, bench.guard
+    bench.next_telemetry()  # the subscriber is known
+    bench.guard.record("planted", RuntimeError("oh"))
+    heard = []
+    while not heard:
+        heard += bench.next_telemetry().events
+    assert [(event.kind, event.reason) for event in heard] == [(EventKind.FAULT, "planted: RuntimeError: oh")]
+    while not bench.guard.is_tripped:
+        bench.guard.record("planted", RuntimeError("oh"))
+    bench.observer.on_loop = hooks.before_next_batch
+    while EventKind.DISABLED not in [event.kind for event in heard]:
+        message = bench.next_telemetry()
+        heard += message.events
+    assert message.plugin_detail == "planted: RuntimeError: oh"
+    refused = bench.command(link.Tune(changes={"quantum_s": 2}))
+    assert (refused.error_code, refused.error_hint) == ("unsupported", "tfctl restart")
+
+
+def test_while_an_operator_holds_everybody_there_is_no_work(bench):
+    bench.governor.only_held_wait = True
+    while bench.next_telemetry().has_work:
+        pass

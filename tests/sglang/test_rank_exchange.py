@@ -50,6 +50,12 @@ class Leader:
     def note(self, paused, now_s):
         pass
 
+    def note_resumed(self, now_s):
+        pass
+
+    def note_released(self):
+        pass
+
     def stop_enforcing(self, blocker):
         self.blockers.append(blocker)
 

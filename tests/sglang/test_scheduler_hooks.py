@@ -32,6 +32,12 @@ class FakeGovernor:
     def note(self, paused, now_s):
         self.noted += [req.rid for req in paused]
 
+    def note_resumed(self, now_s):
+        pass
+
+    def note_released(self):
+        pass
+
     def stop_enforcing(self, blocker):
         self.blockers.append(blocker)
 

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tokenflow.policy.states import Mode
+from tokenflow.policy.tunables import Tunables
+from tokenflow.sglang.event_log import EventLog
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
 from tokenflow.wire import Latency, Transfers
@@ -39,6 +41,11 @@ class FakeReq:
         ):
             setattr(self, name, None)
         self.skip_radix_cache_insert = self.return_logprob = False
+
+        self.prefix_len = self.host_loaded_length = 0
+
+    def materialized_host_hit_len(self) -> int:
+        return self.host_loaded_length
 
     def refresh_fill_ids(self) -> None:
         self.full_untruncated_fill_ids = self.origin_input_ids + self.output_ids
@@ -124,8 +131,11 @@ class FakeGovernor:
     def __init__(self) -> None:
         self.tracker = RequestTracker()
         self.builder = SnapshotBuilder(self.tracker)
-        self.mode = Mode.OBSERVE
         self.blockers: list[str] = []
+        self.events = EventLog()
+        self.tunables = Tunables()
+        self.only_held_wait = False
+        self.revision = 0
         self.driver = SimpleNamespace(
             capacity_tok_s=40.0,
             is_overloaded=False,
@@ -133,11 +143,26 @@ class FakeGovernor:
             kv=SimpleNamespace(transfers=Transfers),
         )
 
-    def set_mode(self, mode: Mode) -> None:
-        self.mode = mode
+    @property
+    def mode(self) -> Mode:
+        return self.tunables.mode
+
+    @property
+    def is_enforcing(self) -> bool:
+        return self.mode is Mode.ENFORCE
+
+    def apply(self, tunables: Tunables, who: str | None = None, reason: str | None = None) -> None:
+        self.revision += tunables != self.tunables
+        self.tunables = tunables
 
     def on_step(self, batch: Any, now_s: float) -> None:
         pass
 
     def explain(self, now_s: float) -> None:
+        pass
+
+    def note_resumed(self, now_s: float) -> None:
+        pass
+
+    def note_released(self) -> None:
         pass

@@ -9,6 +9,11 @@ from tokenflow.policy.states import Mode
 COMMANDS = st.one_of(
     st.just(link.Ping()),
     st.sampled_from(Mode).map(lambda mode: link.SetMode(mode=mode)),
+    st.text(max_size=20).map(lambda rid: link.PauseRequest(rid=rid, deadline_s=1.0, who="uid=1 pid=2")),
+    st.text(max_size=20).map(lambda rid: link.ResumeRequest(rid=rid)),
+    st.dictionaries(st.text(max_size=9), st.one_of(st.text(max_size=9), st.booleans(), st.floats(0, 9))).map(
+        lambda changes: link.Tune(changes=changes, if_revision=3)
+    ),
     st.booleans().map(lambda reopen: link.CloseAdmission(reopen=reopen)),
     st.text(max_size=200).map(lambda text: link.CutStreams(message=text)),
 )

@@ -14,7 +14,7 @@ from tokenflow.policy.plan import Plan
 from tokenflow.policy.states import Reason
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.urgency import runways
-from tokenflow.policy.view import LOADING, PREFILLING, RUNNING, WAITING, View
+from tokenflow.policy.view import LOADING, PREEMPTED, PREFILLING, RUNNING, WAITING, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ def _reasons(view: View, plan: Plan, safe: NDArray[np.bool_]) -> list[Reason | N
     for row in waiting:
         shut_out = outside is not None and outside[row]
         found[row] = Reason.OVERLOAD_FCFS if shut_out else Reason.WAITING_CAPACITY
+    for row in (view.is_held & (view.state <= PREEMPTED)).nonzero()[0].tolist():
+        found[row] = Reason.PREEMPTED_OPERATOR
     for row in plan.blocked:
         if view.state[row] == WAITING and found[row] is Reason.WAITING_CAPACITY:
             found[row] = Reason.WAITING_MEMORY

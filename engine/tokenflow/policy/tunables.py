@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, get_type_hints
 
@@ -106,6 +106,12 @@ def specs() -> list[TunableSpec]:
 
 _DEFAULTS = Tunables()
 _SPECS = {spec.key: spec for spec in specs()}
+
+
+def plain(tunables: Tunables) -> dict[str, Any]:
+    """Keys and values as documents and messages carry them: enums by their word."""
+    values = ((field.name, getattr(tunables, field.name)) for field in fields(tunables))
+    return {key: value.value if isinstance(value, StrEnum) else value for key, value in values}
 
 
 def check(changes: Mapping[str, object], base: Tunables) -> tuple[Tunables, list[Problem]]:

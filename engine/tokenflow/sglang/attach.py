@@ -48,6 +48,16 @@ class Rank:
         if self.observer is not None:
             self.observer.governor.note(self.actuator.paused, now_s)
 
+    def note_resumed(self, now_s: float) -> None:
+        """Rank 0 writes down whom the last admission has brought back."""
+        if self.observer is not None and self.actuator.resumed:
+            self.observer.governor.note_resumed(now_s)
+
+    def note_released(self) -> None:
+        """Rank 0 writes down what has left the device."""
+        if self.observer is not None:
+            self.observer.governor.note_released()
+
     def close(self) -> None:
         """Before the loop has begun: the other ranks are not attached."""
         if self.observer is not None:
@@ -107,4 +117,4 @@ def _build(
     if exchange.rank > 0:
         return Rank(scheduler, actuator, exchange, None)
     governor = Governor(scheduler, settings, actuator)
-    return Rank(scheduler, actuator, exchange, SchedulerObserver(scheduler, folder, settings, guard, governor))
+    return Rank(scheduler, actuator, exchange, SchedulerObserver(scheduler, folder, guard, governor))

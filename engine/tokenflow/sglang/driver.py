@@ -174,7 +174,8 @@ class PolicyDriver:
             kv_device_tokens=device,
             kv_host_tokens=host,
             kv_both_tokens=both,
-            may_pause=is_pausable and _may_pause(req),
+            may_pause=is_pausable and can_come_back(req),
+            is_held=entry.is_held,
         )
 
     def _run(self, entry: TrackedRequest, now_s: float) -> _Run:
@@ -197,7 +198,7 @@ class PolicyDriver:
         return run
 
 
-def _may_pause(req: Any) -> bool:
+def can_come_back(req: Any) -> bool:
     """Requests that cannot be taken out and brought back without loss are never victims."""
     return not (
         req.finished_reason is not None

@@ -99,10 +99,10 @@ class Frontend:
                 self.is_admission_open = reopen
             case link.CutStreams(message=message):
                 self._cut_and_wait(message)
-            case link.SetMode():
-                reply.error_code, reply.error_message = "unsupported", "the mode is the scheduler's to set"
             case link.Ping():
                 pass
+            case _:
+                reply.error_code, reply.error_message = "unsupported", "that is the scheduler's to do"
         reply.is_ready = is_engine_ready()
         reply.open_stream_count = len(self.streams)
         return reply

@@ -1,20 +1,24 @@
 """Puts the policy to work in one scheduler: when it is asked, in which mode, and what its plan means for the engine."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from tokenflow.events import EventKind
 from tokenflow.policy.plan import Action, Plan
 from tokenflow.policy.states import Mode, Reason, RequestState
-from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.tunables import Tunables, check
 from tokenflow.sglang.actuator import Actuator
 from tokenflow.sglang.blockers import find_blockers
 from tokenflow.sglang.directive import DeviceRelease, Directive, WriteUpTo
 from tokenflow.sglang.driver import PolicyDriver
+from tokenflow.sglang.event_log import EventLog, SwapEvents
 from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
 
 OBSERVE_DECISION_S = 1.0
+HELD_NAP_MS = 50  # between two looks while nobody may run: every request is held by an operator
 IDLE_DECISION_S = 0.1  # with nobody waiting, decisions are about memory and copies to the host only
 WRITE_GRAIN_TOKENS = 16  # a shorter piece waits: each one is a node of the tree, and every look-up passes all of them
 
@@ -24,16 +28,17 @@ class Governor:
 
     def __init__(self, scheduler: Any, settings: PluginSettings, actuator: Actuator) -> None:
         self.blockers = find_blockers(scheduler)
-        self.mode = Mode.OBSERVE if settings.mode is Mode.ENFORCE and self.blockers else settings.mode
         self.tracker = RequestTracker()
         self.builder = SnapshotBuilder(self.tracker)
-        self.driver = PolicyDriver(
-            scheduler, self.tracker, Tunables(mode=self.mode, variant=settings.variant), actuator.kept
-        )
+        self.driver = PolicyDriver(scheduler, self.tracker, _first_tunables(settings, self.blockers), actuator.kept)
         self.actuator = actuator
+        self.revision = 0  # counts changes of the tunables
+        self.events = EventLog()
+        kv = self.driver.kv
+        self._swaps = SwapEvents(self.events, kv.bytes_per_token, has_host_pool=kv.has_host_pool)
+        self._was_overloaded = False
         self._scheduler = scheduler
         self._sequence = 0
-        self._reasons: dict[str, Reason] = {}
         self._next_decision_s = 0.0
 
     @property
@@ -41,19 +46,64 @@ class Governor:
         """What is wished. What is in force is the actuator's: it changes with the next directive."""
         return self.mode is Mode.ENFORCE
 
-    def set_mode(self, mode: Mode) -> None:
-        """Takes effect at the next turn. Streams that are paused come back by themselves: they are in the queue."""
-        self.mode = mode
-        self._next_decision_s = 0.0
-        if mode is Mode.OFF:
-            self.tracker.clear()
+    @property
+    def mode(self) -> Mode:
+        return self.driver.tunables.mode
+
+    @property
+    def tunables(self) -> Tunables:
+        """All that are in force."""
+        return self.driver.tunables
+
+    def apply(self, tunables: Tunables, who: str | None = None, reason: str | None = None) -> None:
+        """Takes effect at the next turn.
+
+        Streams that are paused when enforcing ends come back by themselves: they are in SGLang's queue, and nobody
+        holds them any more.
+        """
+        assert tunables.mode is not Mode.ENFORCE or not self.blockers, "what an option rules out is refused before"
+        before = self.driver.tunables
+        if tunables == before:
+            return
+        self.driver.tunables = tunables
+        self.tracker.default_rate_tok_s = tunables.default_rate_tok_s
+        self.revision += 1
+        self.events.note_tuned(before, tunables, who)
+        if tunables.mode is not before.mode:
+            self._note_mode(before.mode, who, reason)
+            self._next_decision_s = 0.0
+            if tunables.mode is Mode.OFF:
+                self.tracker.clear()
+
+    def _note_mode(self, before: Mode, who: str | None, reason: str | None) -> None:
+        terms: dict[str, int] = {}
+        if before is Mode.ENFORCE:
+            entries = self.tracker.requests.values()
+            terms["paused_count"] = sum(entry.stream.state is RequestState.PREEMPTED for entry in entries)
+            terms["unheld_count"] = self._let_all_go()
+        self.events.note(EventKind.MODE, None, reason, who, {"old": before.value, "new": self.mode.value, **terms})
+
+    def _let_all_go(self) -> int:
+        held = [entry for entry in self.tracker.requests.values() if entry.is_held]
+        for entry in held:
+            entry.is_held = False
+            self.events.note(EventKind.UNHELD, entry.stream.rid, terms={"state": entry.stream.state.value})
+        return len(held)
+
+    @property
+    def only_held_wait(self) -> bool:
+        """Nobody runs, and an operator holds whoever waits: there is nothing that the engine could do."""
+        scheduler, known = self._scheduler, self.tracker.requests
+        if not self.is_enforcing or not scheduler.waiting_queue or not scheduler.is_fully_idle(ignore_waiting=True):
+            return False
+        return all(req.rid in known and known[req.rid].is_held for req in scheduler.waiting_queue)
 
     def stop_enforcing(self, blocker: str) -> None:
         """Enforcing has proved impossible with this engine, and stays so until it starts anew."""
         if blocker not in self.blockers:
             self.blockers.append(blocker)
         if self.is_enforcing:
-            self.set_mode(Mode.OBSERVE)
+            self.apply(replace(self.tunables, mode=Mode.OBSERVE), reason=blocker)
 
     def on_step(self, batch: Any, now_s: float) -> None:
         self.driver.steps.take(batch, now_s)
@@ -68,8 +118,12 @@ class Governor:
             return None
         self._next_decision_s = now_s + IDLE_DECISION_S
         self.builder.reconcile(self._scheduler, now_s)
+        self._swaps.retracted(self.builder.take_retracted(), now_s)
+        if self.only_held_wait:
+            self._nap()
         plan = self.driver.decide(now_s)
-        self._reasons = {decision.rid: decision.reason for decision in plan.pauses}
+        self._note_overload()
+        self._swaps.decided(plan.pauses, self.tracker.requests)
         return self._order(plan)
 
     def note(self, paused: Iterable[Any], now_s: float) -> None:
@@ -78,9 +132,36 @@ class Governor:
             entry = self.tracker.requests.get(req.rid)
             if entry is not None:
                 entry.stream.state = RequestState.PREEMPTED
-                entry.stream.reason = self._reasons.get(req.rid, Reason.PREEMPTED_SURPLUS)
+                entry.stream.reason = self._swaps.paused(entry, now_s) or Reason.PREEMPTED_SURPLUS
                 entry.stream.preemption_count = req.retraction_count
         self.driver.kv.poll(now_s)  # what was just written is acknowledged before the scheduler looks
+
+    def note_resumed(self, now_s: float) -> None:
+        """Right after SGLang's admission, while its requests still say where their KV came from."""
+        known = self.tracker.requests
+        self._swaps.resumed([known[req.rid] for req in self.actuator.resumed if req.rid in known], now_s)
+
+    def note_released(self) -> None:
+        """After the actuator has gone on with what is to leave the device."""
+        for rid, tokens in self.actuator.kept.take_freed().items():
+            self._swaps.released(rid, tokens)
+
+    def _nap(self) -> None:
+        """SGLang's loop sleeps only when nothing waits. With `--sleep-on-idle` an operator's pause must not cost a
+        core; new requests and commands wake it."""
+        poller = getattr(self._scheduler.idle_sleeper, "poller", None)
+        if poller is not None:
+            poller.poll(HELD_NAP_MS)
+
+    def _note_overload(self) -> None:
+        """Only of decisions that are carried out."""
+        is_overloaded = self.driver.is_overloaded
+        if is_overloaded is not self._was_overloaded:
+            self._was_overloaded = is_overloaded
+            kind = EventKind.OVERLOAD_ENTERED if is_overloaded else EventKind.OVERLOAD_LEFT
+            demand_tok_s = sum(entry.stream.buffer.rate_tok_s or 0.0 for entry in self.tracker.requests.values())
+            terms = {"demand_tok_s": round(demand_tok_s, 3), "capacity_tok_s": self.driver.capacity_tok_s}
+            self.events.note(kind, terms=terms)
 
     def explain(self, now_s: float) -> None:
         """Every row's terms of the last decision, for telemetry. While observing this is when the policy is asked.
@@ -150,3 +231,13 @@ class Governor:
         batches = (self._scheduler.running_batch, self._scheduler.last_batch)
         rids = {req.rid for batch in batches if batch is not None for req in batch.reqs}
         return tuple(sorted(sorted(rids & self.tracker.requests.keys()), key=runway_s))
+
+
+def _first_tunables(settings: PluginSettings, blockers: list[str]) -> Tunables:
+    """Those of the engine's start. `enforce` becomes `observe` where an option rules it out: `blockers` say why."""
+    tunables, problems = check(settings.all_tunables(), Tunables())
+    if problems:
+        raise ValueError("; ".join(problem.message for problem in problems))
+    if tunables.mode is Mode.ENFORCE and blockers:
+        return replace(tunables, mode=Mode.OBSERVE)
+    return tunables

@@ -16,6 +16,7 @@ from tokenflow.sglang.kv_tree import Copies, KvTree
 class _Kept:
     """One paused stream: the node where its path ends, and SGLang's receipt for the lock on its host copy."""
 
+    rid: str
     node_id: int
     receipt: Any = None
     release: DeviceRelease | None = None
@@ -32,6 +33,7 @@ class KeptKv:
         self._kept: dict[str, _Kept] = {}
         self._is_written_anew = False
         self.released_tokens = 0
+        self._freed: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -49,7 +51,7 @@ class KeptKv:
         self.let_go(req.rid)
         if req.last_node is None:
             return
-        kept = self._kept[req.rid] = _Kept(int(req.last_node))
+        kept = self._kept[req.rid] = _Kept(req.rid, int(req.last_node))
         self._lock(kept)
 
     def let_go(self, rid: str) -> None:
@@ -84,6 +86,7 @@ class KeptKv:
         """Once a turn: forgets whoever does not wait any more, and goes on with locks and releases."""
         if not self._kept:
             return
+        self._freed = {}
         rids = {req.rid for req in waiting}
         for rid in [rid for rid in self._kept if rid not in rids]:
             self.let_go(rid)
@@ -91,6 +94,11 @@ class KeptKv:
             if kept.receipt is None:
                 self._lock(kept)
         self._release()
+
+    def take_freed(self) -> dict[str, int]:
+        """Tokens by rid that `settle` has just taken off the device, once."""
+        freed, self._freed = self._freed, {}
+        return freed
 
     def take_writes(self) -> bool:
         """Whether copies were queued since the last call that SGLang has yet to submit."""
@@ -162,5 +170,6 @@ class KeptKv:
                 cache._evict_device_leaf(node_id, tracker)
                 kept.freed_tokens += tokens[node_id]
                 self.released_tokens += tokens[node_id]
+                self._freed[kept.rid] = self._freed.get(kept.rid, 0) + tokens[node_id]
         finally:
             core.evict_device_end(ComponentType.FULL)

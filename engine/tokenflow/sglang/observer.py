@@ -8,14 +8,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import zmq
 
 from tokenflow import link
+from tokenflow.events import EventKind
 from tokenflow.policy.states import Mode
 from tokenflow.sglang import compat
+from tokenflow.sglang.controls import CommandRefusedError, Controls, carry_out
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.governor import Governor
-from tokenflow.sglang.settings import PluginSettings
 from tokenflow.version import __version__
 from tokenflow.wire import Capacity, PluginState
 
@@ -28,14 +30,12 @@ MAX_MESSAGES_PER_POLL = 256
 class SchedulerObserver:
     """Attached to the one scheduler of rank 0."""
 
-    def __init__(
-        self, scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard, governor: Governor
-    ) -> None:
+    def __init__(self, scheduler: Any, folder: Path, guard: FaultGuard, governor: Governor) -> None:
         self._scheduler = scheduler
         self._guard = guard
-        self._settings = settings
-        self.revision = 0
         self.governor = governor
+        self._controls = Controls(governor, governor.events)
+        self._told_fault_count = 0
         self.tracker = governor.tracker
         self._builder = governor.builder
         self._engine_version = compat.engine_version() or "unknown"
@@ -43,11 +43,12 @@ class SchedulerObserver:
         self._step_count = 0
         self._last_step_s: float | None = None
         self._sequence = 0
+        self._is_disabled_told = False
         self._had_work = False
         self._next_poll_s = 0.0
         self._next_telemetry_s = 0.0
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
-        self._telemetry = _bound(context, zmq.PUB, folder / link.TELEMETRY_SOCKET)
+        self._telemetry = _bound(context, zmq.PUB, folder / link.TELEMETRY_SOCKET, link.TELEMETRY_QUEUE_COUNT)
         self._commands = _bound(context, zmq.ROUTER, folder / link.SCHEDULER_SOCKET)
         self._deliveries = _bound(context, zmq.PULL, folder / link.DELIVERY_SOCKET)
         if scheduler.idle_sleeper is not None:
@@ -76,9 +77,12 @@ class SchedulerObserver:
             self._take_deliveries()
             self._answer_commands()
         # Work that has just arrived is told at once: the step that it starts may take long, and says nothing meanwhile.
-        if now_s >= self._next_telemetry_s or (self._scheduler.waiting_queue and not self._had_work):
+        if now_s >= self._next_telemetry_s or (not self._had_work and self._has_new_work()):
             self._next_telemetry_s = now_s + TELEMETRY_INTERVAL_S
             self._send_telemetry(now_s)
+
+    def _has_new_work(self) -> bool:
+        return bool(self._scheduler.waiting_queue) and not self.governor.only_held_wait
 
     def on_loop_disabled(self) -> None:
         """After too many faults: once a second the daemon is told that the plugin has turned itself off."""
@@ -87,6 +91,11 @@ class SchedulerObserver:
             return
         self._next_telemetry_s = now_s + DISABLED_INTERVAL_S
         self._answer_commands()
+        if not self._is_disabled_told:
+            self._is_disabled_told = True
+            self._note_faults()
+            terms = {"fault_count": self._guard.fault_count}
+            self.governor.events.note(EventKind.DISABLED, reason=self._guard.last_fault, terms=terms)
         self._telemetry.send(link.encode(self._message(now_s, Capacity(), [])), zmq.NOBLOCK)
 
     def close(self) -> None:
@@ -110,7 +119,7 @@ class SchedulerObserver:
             except zmq.Again:
                 return
             try:
-                reply = self._carry_out(link.decode_command(body))
+                reply = self._answer(link.decode_command(body))
             except Exception as error:  # noqa: BLE001 - the sender learns of it; the loop goes on
                 self._guard.record("scheduler command", error)
                 reply = self._reply()
@@ -118,28 +127,17 @@ class SchedulerObserver:
             self._commands.send_multipart([*envelope, link.encode(reply)], zmq.NOBLOCK)
             self._next_telemetry_s = 0.0
 
-    def _carry_out(self, command: link.Command) -> link.Reply:
-        match command:
-            case link.SetMode(deadline_s=float(deadline_s)) if time.monotonic() > deadline_s:
-                reply = self._reply()
-                reply.error_code, reply.error_message = "timeout", "the command came too late and was not carried out"
-                return reply
-            case link.SetMode(mode=Mode.ENFORCE) if self.governor.blockers:
-                reply = self._reply()
-                reply.error_code = "unsupported"
-                reply.error_message = f"decisions cannot be carried out with {', '.join(self.governor.blockers)}"
-                return reply
-            case link.SetMode(mode=mode):
-                if mode is not self.mode:
-                    self.governor.set_mode(mode)
-                    self.revision += 1
-            case link.Ping():
-                pass
-            case _:
-                reply = self._reply()
-                reply.error_code, reply.error_message = "unsupported", "not a command for the scheduler"
-                return reply
-        return self._reply()
+    def _answer(self, command: link.Command) -> link.Reply:
+        try:
+            if self._guard.is_tripped and not isinstance(command, link.Ping):
+                raise CommandRefusedError("unsupported", "the plugin has turned itself off", "tfctl restart")
+            added = carry_out(self._controls, command)
+        except CommandRefusedError as error:
+            reply = self._reply()
+            reply.error_code, reply.error_message = error.code, error.message
+            reply.error_hint, reply.error_field = error.hint, error.field
+            return reply
+        return msgspec.structs.replace(self._reply(), **added)
 
     def _reply(self) -> link.Reply:
         return link.Reply(
@@ -149,7 +147,7 @@ class SchedulerObserver:
             plugin_detail=self._guard.last_fault,
             engine_version=self._engine_version,
             mode=self.mode,
-            revision=self.revision,
+            revision=self.governor.revision,
         )
 
     def _plugin_state(self) -> PluginState:
@@ -157,7 +155,8 @@ class SchedulerObserver:
 
     def _send_telemetry(self, now_s: float) -> None:
         scheduler = self._scheduler
-        self._had_work = not scheduler.is_fully_idle()
+        self._note_faults()
+        self._had_work = not (scheduler.is_fully_idle() or self.governor.only_held_wait)
         capacity, streams = Capacity(), []
         if self.mode is not Mode.OFF:
             capacity = self._builder.reconcile(scheduler, now_s)
@@ -180,23 +179,34 @@ class SchedulerObserver:
             last_step_s=self._last_step_s,
             has_work=self._had_work,
             mode=self.mode,
-            variant=self._settings.variant,
+            variant=self.governor.tunables.variant,
             overload=self.governor.driver.is_overloaded,
-            revision=self.revision,
+            revision=self.governor.revision,
             fault_count=self._guard.fault_count,
             plugin_spent_s=self.spent_s,
             plugin=self._plugin_state(),
+            plugin_detail=self._guard.last_fault,
             blocked_by=self.governor.blockers,
             capacity=capacity,
             transfers=self.governor.driver.kv.transfers(),
             latency=self.governor.driver.latency(),
             quality=self._builder.quality(now_s),
             streams=streams,
+            events=self.governor.events.take(link.MAX_EVENTS),
         )
 
+    def _note_faults(self) -> None:
+        """A fault is told once telemetry is due: what failed may fail again at every step."""
+        if self._guard.fault_count != self._told_fault_count:
+            self._told_fault_count = self._guard.fault_count
+            terms = {"fault_count": self._guard.fault_count}
+            self.governor.events.note(EventKind.FAULT, reason=self._guard.last_fault, terms=terms)
 
-def _bound(context: "zmq.Context[Any]", kind: int, path: Path) -> Any:
+
+def _bound(context: "zmq.Context[Any]", kind: int, path: Path, queue_count: int | None = None) -> Any:
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
+    if queue_count is not None:
+        socket.setsockopt(zmq.SNDHWM, queue_count)
     socket.bind(f"ipc://{path}")
     return socket

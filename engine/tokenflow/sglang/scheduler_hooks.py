@@ -55,6 +55,8 @@ class SchedulerHooks:
             self._carry_out(rank, directive)
         with self._acting(rank, "settle"):
             rank.actuator.settle()
+        with self._guarded("note"):
+            rank.note_released()
         if rank.observer is not None:
             rank.observer.spent_s += time.perf_counter() - begin_s
 
@@ -81,6 +83,9 @@ class SchedulerHooks:
         finally:
             with self._acting(rank, "admission"):
                 rank.actuator.widen(held)
+            if held is not None:
+                with self._guarded("note"):
+                    rank.note_resumed(time.monotonic())
 
     def around_load_back(self, original: Callable[..., Any], tree: Any, params: Any) -> Any:
         """AROUND init_load_back: what is cheaper to recompute is not loaded, as if the load had been declined."""

@@ -1,6 +1,7 @@
 """What the daemon tells the plugin at the engine's start, through the environment."""
 
 import os
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,13 @@ class PluginSettings(msgspec.Struct, kw_only=True):
     mode: Mode = Mode.OBSERVE
     variant: Variant = Variant.TOKENFLOW
     default_rate_tok_s: float = 6.0
+    tunables: dict[str, Any] = {}  # the others, by key
     classes: dict[str, ClassSettings] = msgspec.field(default_factory=_default_classes)
+
+    def all_tunables(self) -> dict[str, Any]:
+        """Those above that are tunables, and the others, by key."""
+        named = {"mode": self.mode, "variant": self.variant, "default_rate_tok_s": self.default_rate_tok_s}
+        return named | self.tunables
 
 
 def load() -> PluginSettings:

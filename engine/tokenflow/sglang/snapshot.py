@@ -15,6 +15,7 @@ from tokenflow.wire import Capacity, Quality, Tail
 
 TTFT_WINDOW_COUNT = 512
 RAW_RATE_WINDOW_S = 5.0
+RETRACTED_KEPT_COUNT = 256
 VANISHED_AFTER_S = 5.0  # a request that the scheduler no longer holds, without having told anybody
 
 
@@ -23,9 +24,15 @@ class SnapshotBuilder:
 
     def __init__(self, tracker: RequestTracker) -> None:
         self._tracker = tracker
+        self._retracted: list[TrackedRequest] = []
         self._ttfts_s: deque[float] = deque(maxlen=TTFT_WINDOW_COUNT)
         self._ttft_tail = Tail()
         self._made: deque[tuple[float, int]] = deque()
+
+    def take_retracted(self) -> list[TrackedRequest]:
+        """Those whom SGLang itself was last found to have taken out, once."""
+        taken, self._retracted = self._retracted, []
+        return taken
 
     def reconcile(self, scheduler: Any, now_s: float) -> Capacity:
         """Sets every live request's state from where the scheduler holds it, and ends those that it dropped.
@@ -40,6 +47,7 @@ class SnapshotBuilder:
         if scheduler.chunked_req is not None:
             self._place_running(scheduler.chunked_req, now_s)
         self._place_waiting(scheduler, now_s)
+        del self._retracted[:-RETRACTED_KEPT_COUNT]  # while observing nobody takes them
         capacity = Capacity()
         for entry in list(self._tracker.requests.values()):
             if entry.last_seen_s != now_s and self._is_gone(entry, now_s):
@@ -84,6 +92,7 @@ class SnapshotBuilder:
                 stream.state, stream.reason, stream.kv_device_tokens = RequestState.WAITING, lack, 0
             elif stream.state is not RequestState.PREEMPTED:
                 # Not by us: the only cause that stock SGLang has for taking a stream out of the batch.
+                self._retracted.append(entry)
                 stream.state, stream.reason = RequestState.PREEMPTED, Reason.PREEMPTED_KV_FULL
                 stream.preemption_count = req.retraction_count
                 stream.kv_device_tokens = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenflow.link import Delivery, StreamState
 from tokenflow.policy.buffer import VirtualBuffer
-from tokenflow.policy.states import RequestState
+from tokenflow.policy.states import RateSource, RequestState
 from tokenflow.sglang import annotation
 from tokenflow.sglang.readers import BATCH_READER
 
@@ -27,6 +27,8 @@ class TrackedRequest:
     req: Any
     is_closed: bool = False
     last_seen_s: float = 0.0
+    is_held: bool = False  # by an operator: paused, or not started, until told otherwise
+    paused_since_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class RequestTracker:
     ended: dict[str, TrackedRequest] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     new_ttfts_s: list[float] = field(default_factory=list)
+    default_rate_tok_s: float | None = None  # for new streams that name no rate; None: what the HTTP process says
 
     def see(self, req: Any, now_s: float) -> TrackedRequest | None:
         """The entry of one of SGLang's requests, made if it is new. None for health probes and warm-ups."""
@@ -56,6 +59,9 @@ class RequestTracker:
             return None
         note = annotation.read(req.sampling_params)
         reader = note.reader if note else BATCH_READER  # by a route that we do not know: nobody says that he reads
+        rate_tok_s = reader.rate_tok_s
+        if reader.rate_source is RateSource.DEFAULT and self.default_rate_tok_s is not None:
+            rate_tok_s = self.default_rate_tok_s
         stream = StreamState(
             rid=req.rid,
             parent_rid=note.parent_rid if note else None,
@@ -63,7 +69,7 @@ class RequestTracker:
             rate_source=reader.rate_source,
             prompt_tokens=len(req.origin_input_ids),
             arrival_s=note.arrival_s if note else now_s,
-            buffer=VirtualBuffer(reader.rate_tok_s),
+            buffer=VirtualBuffer(rate_tok_s),
             is_met_midway=len(req.output_ids) > 1,
         )
         entry = TrackedRequest(stream, req, last_seen_s=now_s)

@@ -1,0 +1,59 @@
+"""The documents of `tfctl tune`, `pause` and `resume` (the others are in `tokenflow.wire`)."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from tokenflow.policy.states import RequestState
+from tokenflow.wire import Document
+
+
+class Origin(StrEnum):
+    """Where a tunable's value comes from, weakest first."""
+
+    DEFAULT = "default"
+    PROFILE = "profile"
+    HOST = "host"  # tokenflow.toml or TOKENFLOW_*
+    TUNED = "tuned"
+
+
+class TunableRow(msgspec.Struct, kw_only=True):
+    """One tunable. `value` is read back from the engine; null where none serves.
+
+    `minimum` and `maximum` are null where there are `choices`.
+    """
+
+    key: str
+    value: Any
+    default: Any
+    minimum: float | None
+    maximum: float | None
+    choices: list[str]
+    origin: Origin | None
+    text: str
+
+
+class TunablesDocument(Document, kw_only=True):
+    """GET and PATCH /v1/tunables. `revision` counts changes since the engine's start; with `dry_run` nothing was
+    changed, and the values are those that would have come of it."""
+
+    revision: int
+    tunables: list[TunableRow]
+    dry_run: bool = False
+
+
+class TuneRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """PATCH /v1/tunables: all of `changes` or none. `if_revision`: only if nobody has changed anything since."""
+
+    changes: dict[str, Any]
+    if_revision: int | None = None
+    dry_run: bool = False
+
+
+class HoldDocument(Document, kw_only=True):
+    """POST /v1/requests/{rid}/pause and resume. `state` is that of the moment in which the engine took the command."""
+
+    rid: str
+    is_held: bool
+    state: RequestState
