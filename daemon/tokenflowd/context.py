@@ -6,6 +6,7 @@ from aiohttp import web
 
 from tokenflowd.changes import Changes
 from tokenflowd.ending import Ending
+from tokenflowd.event_book import EventBook
 from tokenflowd.operations import Operations
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.snapshot import Snapshots
@@ -18,6 +19,7 @@ class Context:
     operations: Operations
     snapshots: Snapshots
     changes: Changes
+    events: EventBook
     ending: Ending
     paths: DaemonPaths
 

@@ -13,6 +13,7 @@ from tokenflowd.changes import Changes
 from tokenflowd.context import Context
 from tokenflowd.control_socket import ControlSocket
 from tokenflowd.ending import Ending
+from tokenflowd.event_book import EventBook
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.observation import Limits
 from tokenflowd.operations import Operations
@@ -36,14 +37,17 @@ class Daemon:
         self.paths = DaemonPaths.of(socket_path)
         self.ending = Ending(settings.farewell_s, on_demand=on_demand)
         self._changes = Changes()
+        self._events = EventBook()
         operations = Operations(self._changes)
-        self.supervisor = Supervisor(settings, EngineLifecycle(settings, self.paths, self._changes), operations)
+        lifecycle = EngineLifecycle(settings, self.paths, self._changes, self._events)
+        self.supervisor = Supervisor(settings, lifecycle, operations, self._events)
         limits = Limits(settings.busy_after_s, settings.wedged_after_s, settings.telemetry_stale_after_s)
         self._context = Context(
             supervisor=self.supervisor,
             operations=operations,
-            snapshots=Snapshots(self.supervisor, self.paths, limits, on_demand=on_demand),
+            snapshots=Snapshots(self.supervisor, self.paths, limits, settings.tunables, on_demand=on_demand),
             changes=self._changes,
+            events=self._events,
             ending=self.ending,
             paths=self.paths,
         )
@@ -79,6 +83,7 @@ class Daemon:
             else:
                 await self.supervisor.lifecycle.release()
             self._changes.close()
+            self._events.close()
             if self._runner is not None:
                 await self._runner.cleanup()
         finally:

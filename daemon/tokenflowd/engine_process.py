@@ -11,6 +11,7 @@ from pathlib import Path
 from tokenflow import link
 from tokenflow.errors import TimedOutError, UnsupportedError
 from tokenflowd import logfile, processes, shared_memory
+from tokenflowd.event_book import EventBook, EventIntake
 from tokenflowd.failure import Death, Role
 from tokenflowd.link import EngineLink
 from tokenflowd.plan import EnginePlan
@@ -24,7 +25,9 @@ _LOOK_S = 3.0
 class EngineProcess:
     """The child, its process group, its link, and a watch over the processes that it cannot do without."""
 
-    def __init__(self, plan: EnginePlan, child: "subprocess.Popen[bytes]", link_folder: Path) -> None:
+    def __init__(
+        self, plan: EnginePlan, child: "subprocess.Popen[bytes]", link_folder: Path, events: EventBook
+    ) -> None:
         self.plan = plan
         self.pid = child.pid
         self.started_s = time.monotonic()
@@ -34,10 +37,10 @@ class EngineProcess:
         self.requests = RequestBook()
         self.work_since_s: float | None = None
         self.frontend_reply: link.Reply | None = None
-        self.mode_reply: link.Reply | None = None
+        self.command_reply: link.Reply | None = None  # the scheduler's last one
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self._child = child
-        self._link = EngineLink(link_folder, self._take_telemetry)
+        self._link = EngineLink(link_folder, self._take_telemetry, EventIntake(events).take)
         self._watches: dict[int, asyncio.Task[None]] = {}
         self._known: dict[int, int] = {}
         self._shared_files: shared_memory.SharedFiles = {}
@@ -46,7 +49,13 @@ class EngineProcess:
 
     @classmethod
     def spawn(
-        cls, plan: EnginePlan, command: list[str], environment: dict[str, str], link_folder: Path, log_path: Path
+        cls,
+        plan: EnginePlan,
+        command: list[str],
+        environment: dict[str, str],
+        link_folder: Path,
+        log_path: Path,
+        events: EventBook,
     ) -> "EngineProcess":
         """The child writes the log file itself: the daemon is not in the pipe and may end without it noticing."""
         logfile.rotate(log_path)
@@ -64,7 +73,7 @@ class EngineProcess:
         finally:
             os.close(descriptor)
         try:
-            return cls(plan, child, link_folder)
+            return cls(plan, child, link_folder, events)
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
@@ -99,8 +108,11 @@ class EngineProcess:
         self.watch(Role.FRONTEND, reply.pid)
         return reply
 
-    async def set_mode(self, command: link.SetMode) -> link.Reply:
-        """Raises UnsupportedError where no plugin is at work, TimedOutError where the scheduler does not answer."""
+    async def command(self, command: link.Command) -> link.Reply:
+        """The scheduler's answer.
+
+        Raises UnsupportedError where no plugin is at work, TimedOutError where the scheduler does not answer.
+        """
         if self.telemetry is None:
             detail = self.frontend_reply.plugin_detail if self.frontend_reply else None
             raise UnsupportedError(
@@ -108,7 +120,7 @@ class EngineProcess:
             )
         reply = await self._link.scheduler.ask(command)
         if reply.error_code is None:
-            self.mode_reply = reply
+            self.command_reply = reply
         return reply
 
     def remember_descendants(self) -> None:

@@ -16,11 +16,13 @@ from typing import Any
 import structlog
 
 from tokenflow.errors import ConfigurationError, EngineFailedError, OperationError, TimedOutError
+from tokenflow.events import EventKind
 from tokenflow.wire import EngineState
 from tokenflowd import failure, logfile, plan, preflight, processes, readiness, record
 from tokenflowd.changes import Changes
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
+from tokenflowd.event_book import EventBook
 from tokenflowd.failure import Death
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.plan import EnginePlan
@@ -35,7 +37,7 @@ _LOG_LINES_READ = 400
 class EngineLifecycle:
     """Holds at most one engine. `phase` is its state but for `busy` and `wedged`."""
 
-    def __init__(self, settings: Settings, paths: DaemonPaths, changes: Changes) -> None:
+    def __init__(self, settings: Settings, paths: DaemonPaths, changes: Changes, events: EventBook) -> None:
         self.phase = EngineState.STOPPED
         self.reason: str | None = None
         self.engine: EngineProcess | None = None
@@ -43,12 +45,15 @@ class EngineLifecycle:
         self._settings = settings
         self._paths = paths
         self._changes = changes
+        self._events = events
         self._guard: asyncio.Task[None] | None = None
 
     def set_phase(self, phase: EngineState, reason: str | None = None) -> None:
         if (phase, reason) != (self.phase, self.reason):
             self.phase, self.reason = phase, reason
             log.info("engine_state", state=phase.value, reason=reason)
+            if phase is EngineState.FAILED:
+                self._events.note(EventKind.ENGINE_FAILED, reason=reason)
             self._changes.notify()
 
     async def check(self, draft: EnginePlan, report: Report) -> None:
@@ -93,7 +98,7 @@ class EngineLifecycle:
         )
         command = plan_.command(self._settings.engine_command)
         try:
-            engine = EngineProcess.spawn(plan_, command, environment, link_folder, self._paths.engine_log)
+            engine = EngineProcess.spawn(plan_, command, environment, link_folder, self._paths.engine_log, self._events)
         except BaseException as error:
             shutil.rmtree(link_folder, ignore_errors=True)
             if not isinstance(error, OSError):

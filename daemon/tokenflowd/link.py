@@ -13,6 +13,7 @@ import zmq.asyncio
 
 from tokenflow import link
 from tokenflow.errors import TimedOutError
+from tokenflow.events import Event
 
 log = structlog.get_logger()
 COMMAND_LIMIT_S = 5.0
@@ -56,13 +57,19 @@ class CommandChannel:
 class EngineLink:
     """All sockets of one engine. Made anew for each engine, closed with it."""
 
-    def __init__(self, folder: Path, on_telemetry: Callable[[link.Telemetry], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        on_telemetry: Callable[[link.Telemetry], None],
+        on_events: Callable[[list[Event]], None],
+    ) -> None:
+        self._on_events = on_events
         self._context = zmq.asyncio.Context()
         self._on_telemetry = on_telemetry
         self._telemetry: Any = self._context.socket(zmq.SUB)
         self._telemetry.setsockopt(zmq.LINGER, 0)
         self._telemetry.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
-        self._telemetry.setsockopt(zmq.CONFLATE, 1)  # only the latest counts
+        self._telemetry.setsockopt(zmq.RCVHWM, link.TELEMETRY_QUEUE_COUNT)
         self._telemetry.setsockopt(zmq.SUBSCRIBE, b"")
         self._telemetry.connect(f"ipc://{folder / link.TELEMETRY_SOCKET}")
         self.frontend = CommandChannel(self._context, folder / link.FRONTEND_SOCKET)
@@ -73,7 +80,10 @@ class EngineLink:
         while True:
             body = await self._telemetry.recv()
             try:
-                self._on_telemetry(link.decode_telemetry(body))
+                telemetry = link.decode_telemetry(body)
+                self._on_events(telemetry.events)
+                if not self._telemetry.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+                    self._on_telemetry(telemetry)  # only the latest counts; events of all of them do
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 log.warning("telemetry_unreadable", problem=str(error))
 

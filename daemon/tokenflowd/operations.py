@@ -37,7 +37,7 @@ class Operation:
         self.error: TokenFlowError | None = None
         self.result: dict[str, Any] | None = None
         self.was_seen_ended = asyncio.Event()
-        self._started_by = started_by
+        self.started_by = started_by
         self._started_at = _now()
         self._finished_at: str | None = None
         self._changes = changes
@@ -86,7 +86,7 @@ class Operation:
             state=self.state,
             progress=self.progress,
             progress_ratio=self.progress_ratio,
-            started_by=self._started_by,
+            started_by=self.started_by,
             started_at=self._started_at,
             finished_at=self._finished_at,
             error=self.error.body() if self.error else None,

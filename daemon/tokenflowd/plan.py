@@ -96,8 +96,11 @@ def _port_number(text: str) -> int:
 def plugin_settings(profile: Profile, overrides: TunableOverrides) -> dict[str, Any]:
     """What the plugin is told: the profile's classes, and its tunables under the host's. What is unset is left out."""
     tunables = overrides.over(profile.tunables).model_dump(mode="json", exclude_none=True)
-    settings = {key: tunables[key] for key in ("mode", "variant", "default_rate_tok_s") if key in tunables}
-    return settings | {"classes": {name: section.model_dump() for name, section in profile.classes.items()}}
+    settings = {key: tunables.pop(key) for key in ("mode", "variant", "default_rate_tok_s") if key in tunables}
+    return settings | {
+        "tunables": tunables,
+        "classes": {name: section.model_dump() for name, section in profile.classes.items()},
+    }
 
 
 def environment(

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from tokenflow.link import Reply, Telemetry
-from tokenflow.policy.states import Mode
+from tokenflow.policy.states import Mode, Variant
 from tokenflow.rows import stall_s_total
+from tokenflow.tuning import TunablesDocument
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -27,11 +28,12 @@ from tokenflow.wire import (
     Transfers,
     VersionDocument,
 )
-from tokenflowd import failure, observation
+from tokenflowd import failure, observation, tunable_rows
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.observation import Limits
 from tokenflowd.paths import DaemonPaths
+from tokenflowd.profiles.tunables import TunableOverrides
 from tokenflowd.queries import RequestQuery
 from tokenflowd.supervisor import Supervisor
 
@@ -41,10 +43,19 @@ _STEPPING = (EngineState.SERVING, EngineState.BUSY, EngineState.WEDGED, EngineSt
 class Snapshots:
     """Makes documents; keeps nothing."""
 
-    def __init__(self, supervisor: Supervisor, paths: DaemonPaths, limits: Limits, *, on_demand: bool) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        paths: DaemonPaths,
+        limits: Limits,
+        host_tunables: TunableOverrides,
+        *,
+        on_demand: bool,
+    ) -> None:
         self._supervisor = supervisor
         self._paths = paths
         self._limits = limits
+        self._host_tunables = host_tunables
         self._on_demand = on_demand
         self._started_s = time.monotonic()
 
@@ -88,6 +99,21 @@ class Snapshots:
     def mode(self) -> ModeDocument:
         policy = _policy_info(self._lifecycle.engine)
         return ModeDocument(mode=policy.mode, revision=policy.revision)
+
+    def tunables(self, reply: Reply | None) -> TunablesDocument:
+        """With the values of the scheduler's `reply`; without one no engine serves, and there are none."""
+        plan = self._lifecycle.plan
+        profile = plan.profile if plan is not None and reply is not None else None
+        return TunablesDocument(
+            profile=profile.name if profile else None,
+            revision=reply.revision if reply else 0,
+            tunables=tunable_rows.rows(
+                reply.tunables if reply else None,
+                reply.tuned_keys if reply else [],
+                profile.tunables if profile else None,
+                self._host_tunables,
+            ),
+        )
 
     def version(self) -> VersionDocument:
         return VersionDocument(
@@ -140,16 +166,36 @@ class Snapshots:
             message = f"the scheduler has not been heard from for {silence_s:.0f} s"
             alarms.append(Alarm(kind="telemetry_stale", message=message, hint=log_hint))
         if info.plugin is not PluginState.ACTIVE:
-            detail = f": {info.plugin_detail}" if info.plugin_detail else ""
-            message = f"the plugin is {info.plugin.value}{detail}; requests are served without it"
-            alarms.append(Alarm(kind=f"plugin_{info.plugin.value}", message=message, hint=log_hint))
+            alarms.append(_plugin_alarm(info, log_hint))
+        if self._is_enforce_blocked(telemetry):
+            assert telemetry is not None
+            message = f"mode enforce was asked for and is not possible with {', '.join(telemetry.blocked_by)}"
+            hint = "start it without that option: tfctl restart; what the policy would do: tfctl ps"
+            alarms.append(Alarm(kind="enforce_blocked", message=message, hint=hint))
         return alarms
+
+    def _is_enforce_blocked(self, telemetry: Telemetry | None) -> bool:
+        """The profile, or the host, wants the engine to enforce from its start."""
+        plan = self._lifecycle.plan
+        if plan is None or telemetry is None or not telemetry.blocked_by or telemetry.mode is Mode.ENFORCE:
+            return False
+        return self._host_tunables.over(plan.profile.tunables).mode is Mode.ENFORCE
 
     def _silence_s(self, telemetry: Telemetry | None, now_s: float) -> float:
         engine = self._lifecycle.engine
         heard_s = telemetry.sent_s if telemetry else None
         expected_s = engine.serving_since_s if engine else None
         return now_s - max((stamp for stamp in (heard_s, expected_s) if stamp is not None), default=now_s)
+
+
+def _plugin_alarm(info: EngineInfo, log_hint: str) -> Alarm:
+    detail = f": {info.plugin_detail}" if info.plugin_detail else ""
+    if info.plugin is PluginState.DISABLED:
+        message = f"after too many faults the plugin has turned itself off (the last one: {info.plugin_detail})"
+        hint = "see them: tfctl events --kind fault; then: tfctl restart"
+    else:
+        message, hint = f"the plugin is {info.plugin.value}{detail}", log_hint
+    return Alarm(kind=f"plugin_{info.plugin.value}", message=f"{message}; requests are served without it", hint=hint)
 
 
 def _quality(telemetry: Telemetry | None) -> Quality:
@@ -176,7 +222,7 @@ def _plugin_info(engine: EngineProcess) -> tuple[PluginState, str | None]:
         return reply.plugin, reply.plugin_detail
     detail = reply.plugin_detail if reply else None
     if engine.telemetry is not None:
-        return engine.telemetry.plugin, detail
+        return engine.telemetry.plugin, engine.telemetry.plugin_detail or detail
     return (reply.plugin if reply else PluginState.ABSENT), detail
 
 
@@ -184,14 +230,14 @@ def _policy_info(engine: EngineProcess | None) -> PolicyInfo:
     telemetry = engine.telemetry if engine else None
     if engine is None or telemetry is None:
         return PolicyInfo()
-    mode: Mode = telemetry.mode
-    revision = telemetry.revision
-    answered = engine.mode_reply
+    mode, variant, revision = telemetry.mode, telemetry.variant, telemetry.revision
+    answered = engine.command_reply
     if answered is not None and answered.revision > revision and answered.mode is not None:
         mode, revision = answered.mode, answered.revision  # newer than the last telemetry
+        variant = Variant((answered.tunables or {}).get("variant", variant))
     return PolicyInfo(
         mode=mode,
-        variant=telemetry.variant,
+        variant=variant,
         overload=telemetry.overload,
         revision=revision,
         blocked_by=telemetry.blocked_by,

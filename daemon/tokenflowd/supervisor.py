@@ -8,10 +8,12 @@ import structlog
 from pydantic import ValidationError
 
 from tokenflow.errors import ConfigurationError, ConflictError, OperationError, TokenFlowError
+from tokenflow.events import EventKind, Term
 from tokenflow.wire import EngineState
 from tokenflowd import plan
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
+from tokenflowd.event_book import EventBook
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.operations import Operation, OperationKind, Operations
 from tokenflowd.plan import EnginePlan
@@ -29,8 +31,11 @@ _DOING = {
 class Supervisor:
     """`start`, `stop` and `restart` return at once; the work is done in a task that ends the operation."""
 
-    def __init__(self, settings: Settings, lifecycle: EngineLifecycle, operations: Operations) -> None:
+    def __init__(
+        self, settings: Settings, lifecycle: EngineLifecycle, operations: Operations, events: EventBook
+    ) -> None:
         self.lifecycle = lifecycle
+        self._events = events
         self._settings = settings
         self._operations = operations
         self._operation: Operation | None = None
@@ -166,25 +171,34 @@ class Supervisor:
             raise _stopped_error(operation) from None
         finally:
             self._starting = None
-        operation.finish(url=engine.plan.url, profile=engine.plan.profile.name, pid=engine.pid)
+        name = engine.plan.profile.name
+        self._events.note(
+            EventKind.ENGINE_STARTED, who=operation.started_by, terms={"profile": name, "pid": engine.pid}
+        )
+        operation.finish(url=engine.plan.url, profile=name, pid=engine.pid)
 
     async def _stop(self, operation: Operation, drain: Drain) -> None:
-        self._drain = drain
         try:
-            await self.lifecycle.stop(drain, operation.report)
+            await self._end_engine(operation, drain)
         finally:
-            self._drain = None
             self._is_stop_wanted = False
         operation.finish(already=False)
 
     async def _restart(self, operation: Operation, draft: EnginePlan, drain: Drain) -> None:
         await self.lifecycle.check(draft, operation.report)
+        await self._end_engine(operation, drain)
+        await self._start(operation, draft)
+
+    async def _end_engine(self, operation: Operation, drain: Drain) -> None:
+        engine = self.lifecycle.engine
         self._drain = drain
         try:
             await self.lifecycle.stop(drain, operation.report)
         finally:
             self._drain = None
-        await self._start(operation, draft)
+        if engine is not None:
+            terms: dict[str, Term] = {"profile": engine.plan.profile.name, "pid": engine.pid}
+            self._events.note(EventKind.ENGINE_STOPPED, who=operation.started_by, terms=terms)
 
 
 def _busy_error(running: Operation) -> ConflictError:

@@ -12,6 +12,9 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
     silent              serves and sends telemetry once
     whole               serves, has a detokenizer, maps a file in /dev/shm, leaves files and a socket in its temp folder
     streams=N           serves with N open streams, which end when they are cut
+    gap                 tells each event twice, and loses one
+    disabled            serves, and its plugin has turned itself off
+    blocked             serves, and an option rules `enforce` out
 """
 
 import http.server
@@ -30,8 +33,10 @@ from pathlib import Path
 import zmq
 
 from tokenflow import link
+from tokenflow.events import Event, EventKind
 from tokenflow.policy.buffer import VirtualBuffer
-from tokenflow.policy.states import Mode, RateSource, RequestState, Variant
+from tokenflow.policy.states import Mode, RateSource, RequestState
+from tokenflow.policy.tunables import Tunables, check, plain
 from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
 
 FOLDER = Path(os.environ.get(link.LINK_ENV, "."))
@@ -95,8 +100,54 @@ def stream(number: int, now_s: float) -> link.StreamState:
     )
 
 
-def telemetry(behaviour: Behaviour, sequence: int, mode: Mode, revision: int) -> link.Telemetry:
+class Policy:
+    """What the scheduler of the script has in force."""
+
+    def __init__(self) -> None:
+        self.tunables = Tunables()
+        self.revision = 0
+        self.held: set[str] = set()
+        self.events: list[Event] = []
+        self.event_count = 0
+
+    def note(self, kind: EventKind, rid: str | None = None, who: str | None = None, **terms) -> None:
+        self.event_count += 1
+        self.events.append(Event(self.event_count, time.monotonic(), kind, rid, None, who, terms))
+
+    def answer(self, command: link.Command) -> dict:
+        match command:
+            case link.SetMode(mode=Mode.ENFORCE):
+                return {"error_code": "unsupported", "error_message": "not yet", "error_hint": "tfctl mode observe"}
+            case link.SetMode(mode=mode):
+                return self.answer(link.Tune(changes={"mode": mode.value}, who=command.who))
+            case link.Tune(if_revision=int(wanted)) if wanted != self.revision:
+                return {"error_code": "revision_mismatch", "error_message": f"at {self.revision}"}
+            case link.Tune():
+                tunables, problems = check(command.changes, self.tunables)
+                if problems:
+                    text = "; ".join(problem.message for problem in problems)
+                    return {"error_code": "usage", "error_message": text, "error_field": problems[0].key}
+                if not command.dry_run and tunables != self.tunables:
+                    self.tunables = tunables
+                    self.revision += 1
+                    self.note(EventKind.TUNED, who=command.who, changed=",".join(command.changes))
+                return {"tunables": plain(tunables), "tuned_keys": [*command.changes]}
+            case link.PauseRequest(rid="rid-1") | link.ResumeRequest(rid="rid-1"):
+                kind = EventKind.HELD if isinstance(command, link.PauseRequest) else EventKind.UNHELD
+                self.note(kind, command.rid, command.who)
+                return {"held_state": RequestState.RUNNING}
+            case link.PauseRequest() | link.ResumeRequest():
+                return {"error_code": "not_found", "error_message": "no such request", "error_hint": "tfctl ps"}
+            case _:
+                return {"tunables": plain(self.tunables), "tuned_keys": []}
+
+
+def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telemetry:
     now_s = time.monotonic()
+    events, policy.events = policy.events, []
+    if behaviour.name == "gap" and events:
+        policy.event_count += 1
+        events *= 2
     return link.Telemetry(
         plugin_version="1",
         engine_version="0.5.23",
@@ -106,38 +157,35 @@ def telemetry(behaviour: Behaviour, sequence: int, mode: Mode, revision: int) ->
         step_count=sequence,
         last_step_s=1.0 if behaviour.name == "wedged" else now_s,
         has_work=behaviour.name == "wedged",
-        mode=mode,
-        variant=Variant.TOKENFLOW,
+        mode=policy.tunables.mode,
+        variant=policy.tunables.variant,
         overload=False,
-        revision=revision,
+        revision=policy.revision,
         fault_count=0,
-        plugin=PluginState.ACTIVE,
-        blocked_by=[],
+        plugin=PluginState.DISABLED if behaviour.name == "disabled" else PluginState.ACTIVE,
+        plugin_detail="decide: KeyError: 'x'" if behaviour.name == "disabled" else None,
+        blocked_by=["--pp-size 2"] if behaviour.name == "blocked" else [],
         capacity=Capacity(demand_tok_s=40.0),
         transfers=Transfers(),
         latency=Latency(),
         quality=Quality(),
         streams=[stream(number, now_s) for number in range(4)],
+        events=events,
     )
 
 
 def schedule(behaviour: Behaviour) -> None:
     """The scheduler's process: telemetry and its own commands."""
     publisher, commands = bound(zmq.PUB, link.TELEMETRY_SOCKET), bound(zmq.ROUTER, link.SCHEDULER_SOCKET)
-    mode, revision, sequence = Mode.OBSERVE, 0, 0
+    policy, sequence = Policy(), 0
     while True:
         if behaviour.name != "silent" or sequence < 20:
             sequence += 1
-            publisher.send(link.encode(telemetry(behaviour, sequence, mode, revision)))
+            publisher.send(link.encode(telemetry(behaviour, sequence, policy)))
         if commands.poll(INTERVAL_S * 1000):
             *envelope, body = commands.recv_multipart()
-            command = link.decode_command(body)
-            answer = reply(mode=mode, revision=revision)
-            if isinstance(command, link.SetMode) and command.mode is Mode.ENFORCE:
-                answer.error_code, answer.error_message = "unsupported", "not yet"
-            elif isinstance(command, link.SetMode):
-                mode, revision = command.mode, revision + 1
-                answer.mode, answer.revision = mode, revision
+            fields = policy.answer(link.decode_command(body))
+            answer = reply(mode=policy.tunables.mode, revision=policy.revision, **fields)
             commands.send_multipart([*envelope, link.encode(answer)])
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tokenflow import errors
-from tokenflowd.routes import engine, logs, mode, state
+from tokenflowd.routes import engine, events, hold, logs, mode, state, tunables
 from tokenflowd.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
-ROUTES = [*state.ROUTES, *engine.ROUTES, *logs.ROUTES, *mode.ROUTES]
+SUBJECTS = (state, engine, logs, mode, events, hold, tunables)
+ROUTES = [route for subject in SUBJECTS for route in subject.ROUTES]
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)

@@ -1,6 +1,9 @@
 """Documents as a daemon would send them, in every state of the engine, with nothing in them that changes."""
 
+from tokenflow.events import EventKind, EventRow
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
+from tokenflow.policy.tunables import Tunables, plain, specs
+from tokenflow.tuning import Origin, TunableRow, TunablesDocument
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -127,4 +130,46 @@ def request_rows() -> list[RequestRow]:
             ttft_s=1.9,
             age_s=3723.0,
         ),
+    ]
+
+
+def tunables_document(
+    in_force: Tunables | None, tuned: tuple[str, ...] = (), profile: tuple[str, ...] = ("mode",), revision: int = 0
+) -> TunablesDocument:
+    def origin(key: str) -> Origin:
+        if key in tuned:
+            return Origin.TUNED
+        return Origin.PROFILE if key in profile else Origin.DEFAULT
+
+    values, defaults = plain(in_force or Tunables()), plain(Tunables())
+    rows = [
+        TunableRow(
+            key=spec.key,
+            value=values[spec.key] if in_force else None,
+            default=defaults[spec.key],
+            minimum=spec.minimum,
+            maximum=spec.maximum,
+            choices=list(spec.choices),
+            origin=origin(spec.key) if in_force else None,
+            text=spec.text,
+        )
+        for spec in specs()
+    ]
+    return fixed(TunablesDocument(revision=revision, tunables=rows))
+
+
+def event_rows() -> list[EventRow]:
+    rid, who = "tf-00000000000000a1", "uid=1000 pid=4711"
+    paused = {"action": "pause_keep", "cause": "operator", "runway_s": 2.5, "kv_tokens": 96, "evict_bytes": 368640}
+    resumed = {"how": "load", "cached_tokens": 96, "recomputed_tokens": 0, "load_bytes": 4423680, "paused_s": 3.25}
+    parts = [
+        (EventKind.ENGINE_STARTED, None, None, who, {"profile": "demo-cpu", "pid": 4711}),
+        (EventKind.HELD, rid, None, who, {"state": "running"}),
+        (EventKind.PREEMPTED, rid, "preempted_operator", None, {**paused, "required_runway_s": None}),
+        (EventKind.RESUMED, rid, None, None, resumed),
+        (EventKind.FAULT, None, "decide: KeyError: 'x'", None, {"fault_count": 1}),
+    ]
+    return [
+        EventRow(sequence=number, at=STAMP, kind=kind, rid=rid, reason=reason, who=who, terms=terms)
+        for number, (kind, rid, reason, who, terms) in enumerate(parts, 1)
     ]

@@ -9,10 +9,21 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
-from document_samples import ALIVE, STAMP, fixed, request_rows, status_document
+from document_samples import ALIVE, STAMP, event_rows, fixed, request_rows, status_document, tunables_document
 
-from tokenflow.errors import OperationError, ProfileNotFoundError, TokenFlowError, UnsupportedError
-from tokenflow.policy.states import Mode
+from tokenflow.errors import (
+    ConflictError,
+    NotFoundError,
+    OperationError,
+    ProfileNotFoundError,
+    RevisionError,
+    TokenFlowError,
+    UnsupportedError,
+    UsageError,
+)
+from tokenflow.policy.states import Mode, RequestState
+from tokenflow.policy.tunables import Tunables, check
+from tokenflow.tuning import HoldDocument, TunablesDocument, TuneRequest
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -72,6 +83,19 @@ class FakeDaemon:
         rows = [row for row in self.rows if query.get("state") in (None, row.state)]
         limit = int(query.get("limit", len(rows)))
         return fixed(RequestsDocument(requests=rows[:limit], total_count=len(rows)))
+
+    def tune(self, wish: TuneRequest) -> TunablesDocument:
+        if self.state not in ALIVE:
+            raise ConflictError("no engine is serving, so there is nothing to tune", hint="tfctl start")
+        if wish.if_revision not in (None, 0):
+            raise RevisionError("the tunables are at revision 0 by now", hint="look at them again: tfctl tune")
+        tunables, problems = check(wish.changes, Tunables())
+        if problems:
+            text = "; ".join(problem.message for problem in problems)
+            raise UsageError(text, hint="see every key with its range: tfctl tune", field=problems[0].key)
+        document = tunables_document(tunables, tuned=tuple(wish.changes), revision=0 if wish.dry_run else 1)
+        document.dry_run = wish.dry_run
+        return document
 
     def begin(self, kind: str, target: EngineState) -> OperationDocument:
         operation = fixed(
@@ -135,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         except TokenFlowError as error:
             self._send(fixed(ErrorDocument(error=error.body())), error.http_status)
 
-    do_GET = do_POST = do_PUT = _answer
+    do_GET = do_POST = do_PUT = do_PATCH = _answer
 
     def _route(self, fake: FakeDaemon, path: str, query: dict[str, str], body: bytes) -> None:
         match self.command, path:
@@ -153,6 +177,18 @@ class _Handler(BaseHTTPRequestHandler):
                 if fake.state not in ALIVE:
                     raise OperationError("no engine runs", hint="tfctl start")
                 self._send(fixed(ModeDocument(mode=wanted, revision=4)))
+            case "GET", "/v1/tunables":
+                self._send(tunables_document(Tunables() if fake.state in ALIVE else None))
+            case "PATCH", "/v1/tunables":
+                self._send(fake.tune(msgspec.json.decode(body, type=TuneRequest)))
+            case "POST", "/v1/requests/tf-00000000000000a1/pause" | "/v1/requests/tf-00000000000000a1/resume":
+                rid, _, action = path.removeprefix("/v1/requests/").partition("/")
+                self._send(fixed(HoldDocument(rid=rid, is_held=action == "pause", state=RequestState.RUNNING)))
+            case "POST", _ if path.startswith("/v1/requests/"):
+                raise NotFoundError("there is no such request in the engine", hint="tfctl ps")
+            case "GET", "/v1/events":
+                rows = [row for row in event_rows() if row.kind in query.get("kind", row.kind).split(",")]
+                self._send_lines([msgspec.json.encode(row) for row in rows[-int(query.get("n", 100)) :]])
             case "GET", "/v1/logs":
                 lines = [f"line {index}" for index in range(3)][-int(query.get("n", 100)) :]
                 self._send_lines([json.dumps({"line": line}).encode() for line in lines])

@@ -1,7 +1,9 @@
 """What people and scripts see, word for word. To accept a change: GOLDEN_UPDATE=1 pytest tests/tfctl/test_golden.py"""
 
+import json
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,41 @@ def test_top_once(tfctl, daemon):
     text = tfctl("top", "--once", "--ascii").out
     assert text.isascii()
     check("top-once-ascii.txt", text)
+
+
+@pytest.mark.parametrize("width", ["80", "140"])
+def test_tune(width, tfctl, daemon, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    check("tune.txt", tfctl("tune").out)
+
+
+def test_what_was_tuned_is_read_back(tfctl, daemon):
+    assert tfctl("tune", "quantum_s=2", "write_through=off").out == "quantum_s = 2\nwrite_through = false\nrevision 1\n"
+    text = tfctl("tune", "--dry-run", "quantum_s=2").out
+    assert text == "quantum_s = 2\nnothing was changed: a dry run\n"
+
+
+def test_pause_and_resume(tfctl, daemon):
+    assert tfctl("pause", "tf-00000000000000a1").out == "tf-00000000000000a1: held (it was running)\n"
+    assert tfctl("resume", "tf-00000000000000a1").out == "tf-00000000000000a1: let go\n"
+    assert tfctl("pause", "tf-00000000000000a1", "-q").out == ""
+
+
+def test_events(tfctl, daemon, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    text = tfctl("events").out
+    monkeypatch.undo()
+    time.tzset()
+    check("events.txt", text)
+
+
+def test_events_json_is_one_document_and_a_line_each_when_followed(tfctl, daemon, home):
+    document = json.loads(tfctl("events", "--json").out)
+    assert [event["kind"] for event in document["events"]][:2] == ["engine_started", "held"]
+    lines = [json.loads(line) for line in tfctl("events", "-f", "--json").out.splitlines()]
+    assert [line["event"] for line in lines] == document["events"]
+    assert {line["schema"] for line in lines} == {"tokenflow.event/1"}
 
 
 def steady(text: str, home: Path) -> str:

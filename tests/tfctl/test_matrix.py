@@ -20,6 +20,8 @@ STATES = (
     "nonsense",
 )
 
+NEEDS_ENGINE = {"none": 69, "garbage": 69, "nonsense": 69, "stopped": 1, "starting": 1, "failed": 1, "*": 0}
+
 # command line → exit code by state; "*" is every state that is not named
 COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
     ("status",): {"serving": 0, "busy": 0, "wedged": 4, "garbage": 4, "nonsense": 4, "*": 3},
@@ -44,6 +46,18 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
         "*": 0,
     },
     ("mode", "enforce"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 1},
+    ("tune",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("tune", "quantum_s=2", "variant=paper"): NEEDS_ENGINE,
+    ("tune", "quantum_s=2", "--dry-run"): NEEDS_ENGINE,
+    ("tune", "quantum_s=99", "nosuch=1"): {**NEEDS_ENGINE, "*": 2},
+    ("tune", "quantum_s=2", "--if-revision", "7"): {**NEEDS_ENGINE, "*": 1},
+    ("tune", "quantum_s=2", "--persist"): {"*": 1},
+    ("pause", "tf-00000000000000a1"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("resume", "tf-00000000000000a1"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("pause", "tf-0"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 1},
+    ("resume", "../status"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 1},
+    ("events",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
+    ("events", "--kind", "held", "--kind", "fault", "-n", "1"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
     ("logs",): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
     ("wait", "--for", "serving", "--timeout", "0.1"): {
         "none": 69,
@@ -143,6 +157,17 @@ USAGE_ERRORS = [
     ("ps", "--limit", "many"),
     ("ps", "--watch=soon"),
     ("mode", "loud"),
+    ("tune", "quantum_s"),
+    ("tune", "=2"),
+    ("tune", "quantum_s=2", "quantum_s=3"),
+    ("tune", "--dry-run"),
+    ("tune", "--if-revision", "1"),
+    ("tune", "quantum_s=2", "--if-revision", "-1"),
+    ("pause",),
+    ("pause", " "),
+    ("resume", "a", "b"),
+    ("events", "--kind", "nosuch"),
+    ("events", "-n", "-1"),
     ("wait",),
     ("wait", "--for", "godot"),
     ("stop", "--drain", "-1"),

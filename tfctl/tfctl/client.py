@@ -66,6 +66,9 @@ class Client:
     def put(self, path: str, body: msgspec.Struct, kind: type[_T]) -> _T:
         return self._call("PUT", path, kind, body, _NO_QUERY, 0.0)
 
+    def patch(self, path: str, body: msgspec.Struct, kind: type[_T]) -> _T:
+        return self._call("PATCH", path, kind, body, _NO_QUERY, 0.0)
+
     def stream(
         self, path: str, kind: type[_T], query: Query = _NO_QUERY, *, silence_s: float | None = None
     ) -> Iterator[_T]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tokenflow.events import EventRow
 from tokenflow.wire import Document, EngineState, RequestsDocument, StatusDocument
 
 
@@ -32,6 +33,18 @@ class LogLineDocument(Document, kw_only=True):
     """One line of `tfctl logs -f --json`."""
 
     line: str
+
+
+class EventsDocument(Document, kw_only=True):
+    """`tfctl events --json`: oldest event first."""
+
+    events: list[EventRow]
+
+
+class EventDocument(Document, kw_only=True):
+    """One line of `tfctl events -f --json`."""
+
+    event: EventRow
 
 
 class EngineSetDocument(Document, kw_only=True):

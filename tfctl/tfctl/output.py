@@ -15,7 +15,8 @@ import typer
 from tokenflow.wire import Document, stamp
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
-_TO_THE_DAEMON = re.compile(r"\btfctl (?=(?:start|stop|restart|status|ps|top|explain|mode|logs|wait)\b)")
+_COMMANDS = "start|stop|restart|status|ps|top|explain|mode|tune|pause|resume|events|logs|wait"
+_TO_THE_DAEMON = re.compile(rf"\btfctl (?=(?:{_COMMANDS})\b)")
 
 
 class Role(StrEnum):

@@ -5,10 +5,9 @@ import time
 from aiohttp import web
 
 from tokenflow import link
-from tokenflow.errors import ConflictError, from_body
-from tokenflow.wire import ErrorBody, ModeRequest
+from tokenflow.wire import ModeRequest
+from tokenflowd import commands
 from tokenflowd.context import CONTEXT
-from tokenflowd.link import COMMAND_LIMIT_S
 from tokenflowd.replies import answer, caller, log, read_body
 
 
@@ -19,14 +18,12 @@ async def get_mode(request: web.Request) -> web.StreamResponse:
 async def put_mode(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     wish = await read_body(request, ModeRequest)
-    engine = context.supervisor.lifecycle.engine
-    if engine is None or engine.serving_since_s is None:
-        raise ConflictError("no engine is serving, so there is no mode to set", hint="tfctl start")
-    reply = await engine.set_mode(link.SetMode(mode=wish.mode, deadline_s=time.monotonic() + COMMAND_LIMIT_S))
-    if reply.error_code is not None:
-        message = reply.error_message or f"the engine refused the mode {wish.mode.value}"
-        raise from_body(ErrorBody(code=reply.error_code, message=message, hint="tfctl mode observe", field="mode"))
-    log.info("mode_set", mode=wish.mode.value, revision=reply.revision, by=caller(request))
+    engine = commands.engine_of(context, "so there is no mode to set")
+    assert engine is not None
+    deadline_s = time.monotonic() + commands.LIMIT_S
+    command = link.SetMode(mode=wish.mode, deadline_s=deadline_s, who=caller(request))
+    reply = commands.checked(await engine.command(command))
+    log.info("mode_set", mode=wish.mode.value, revision=reply.revision, by=command.who)
     context.changes.notify()
     return answer(context.snapshots.mode())
 

@@ -180,7 +180,7 @@ class Governor:
         started, known = set(starts), self.tracker.requests
         return self._directive(
             pauses=tuple(decision.rid for decision in plan.pauses),
-            releases=self._releases(plan),
+            releases=self._releases(plan) + self._held_releases(),
             writes=self._writes(plan),
             starts=starts,
             recomputes=tuple(d.rid for d in plan.starts if d.action is Action.RESUME_RECOMPUTE),
@@ -204,6 +204,17 @@ class Governor:
                 continue
             both = self.actuator.kept.copies(entry.req).both_tokens if release.rid in self.actuator.kept else 0
             found.append(DeviceRelease(release.rid, release.tokens, release.tokens > both + release.write_tokens))
+        return tuple(found)
+
+    def _held_releases(self) -> tuple[DeviceRelease, ...]:
+        """What an operator has paused leaves the device, if the host has room: nobody knows for how long."""
+        if not self.driver.kv.has_host_pool:
+            return ()
+        found = []
+        for rid, entry in self.tracker.requests.items():
+            if entry.is_held and not entry.is_release_asked and rid in self.actuator.kept:
+                entry.is_release_asked = True
+                found.append(DeviceRelease(rid, self.actuator.kept.copies(entry.req).device_tokens))
         return tuple(found)
 
     def _writes(self, plan: Plan) -> tuple[WriteUpTo, ...]:

@@ -1,0 +1,34 @@
+"""Commands to the scheduler, and what its refusals become."""
+
+from tokenflow.errors import ConflictError, from_body
+from tokenflow.link import Reply
+from tokenflow.wire import ErrorBody
+from tokenflowd.context import Context
+from tokenflowd.engine_process import EngineProcess
+from tokenflowd.link import COMMAND_LIMIT_S
+
+LIMIT_S = COMMAND_LIMIT_S
+
+
+def engine_of(context: Context, why_not: str | None) -> EngineProcess | None:
+    """The engine that serves. Without one: ConflictError, which ends in `why_not`, or None where that is None."""
+    engine = context.supervisor.lifecycle.engine
+    if engine is not None and engine.serving_since_s is not None:
+        return engine
+    if why_not is None:
+        return None
+    raise ConflictError(f"no engine is serving, {why_not}", hint="tfctl start")
+
+
+def checked(reply: Reply) -> Reply:
+    """Raises what the scheduler has refused the command with."""
+    if reply.error_code is None:
+        return reply
+    raise from_body(
+        ErrorBody(
+            code=reply.error_code,
+            message=reply.error_message or "the engine refused the command",
+            hint=reply.error_hint or "tfctl status",
+            field=reply.error_field,
+        )
+    )

@@ -1,0 +1,77 @@
+"""`tfctl tune`"""
+
+from typing import Annotated
+
+import typer
+
+from tfctl.options import Command
+from tfctl.output import write_json, write_line
+from tfctl.session import Session
+from tfctl.views.tunables import changed_lines, table
+from tokenflow.errors import UnsupportedError, UsageError
+from tokenflow.tuning import TunablesDocument, TuneRequest
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(cls=Command)
+def tune(
+    ctx: typer.Context,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", show_default=False, help="New values; without any, show all."),
+    ] = None,
+    persist: Annotated[
+        bool, typer.Option("--persist", show_default=False, help="Keep them over restarts (not possible yet).")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", show_default=False, help="Check them and show what would be in force.")
+    ] = False,
+    if_revision: Annotated[
+        int | None,
+        typer.Option("--if-revision", metavar="N", min=0, help="Only if nobody has changed anything since N."),
+    ] = None,
+) -> None:
+    """Show or change the policy's values.
+
+    All of the new values are put in force, or none. They hold until the engine is stopped.
+    """
+    session = Session(ctx)
+    changes = _parsed(settings or [])
+    if persist:
+        raise UnsupportedError(
+            "values cannot be kept over restarts yet",
+            hint="write them into [tunables] of tokenflow.toml, and tune without --persist: tfctl tune KEY=VALUE",
+            field="persist",
+        )
+    if not changes and (dry_run or if_revision is not None):
+        raise UsageError("there is nothing to change", hint="tfctl tune --dry-run quantum_s=2")
+    client = session.client()
+    if changes:
+        body = TuneRequest(changes=changes, if_revision=if_revision, dry_run=dry_run)
+        document = client.patch("/v1/tunables", body, TunablesDocument)
+    else:
+        document = client.get("/v1/tunables", TunablesDocument)
+    session.warn_if_other_version(client)
+    if session.as_json:
+        write_json(document)
+        return
+    for line in changed_lines(document, changes) if changes else table(document, session.look):
+        write_line(line)
+
+
+def _parsed(settings: list[str]) -> dict[str, object]:
+    """By key; the engine knows the types. Raises UsageError with every word that is no KEY=VALUE, or is said twice."""
+    changes: dict[str, object] = {}
+    problems = []
+    for word in settings:
+        key, equals, value = word.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            problems.append(f"{word!r} is not KEY=VALUE")
+        elif key in changes:
+            problems.append(f"{key} is given twice")
+        changes[key] = value.strip()
+    if problems:
+        raise UsageError("; ".join(problems), hint="tfctl tune quantum_s=2", field="settings")
+    return changes
