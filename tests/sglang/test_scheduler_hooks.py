@@ -222,3 +222,13 @@ def test_the_queue_limit_is_not_for_streams_that_were_taken_out(stage):
     limit = lambda scheduler, req: True  # noqa: E731
     assert stage.hooks.around_queue_limit(limit, stage.scheduler, stage.waiting[0]) is False
     assert stage.hooks.around_queue_limit(limit, stage.scheduler, stage.waiting[1]) is True
+
+
+def test_a_stream_that_was_taken_out_does_not_run_into_the_waiting_timeout(stage):
+    stage.turn()
+    stage.waiting[0].make(3)
+    timed_out = lambda scheduler: [SimpleNamespace(rid="a"), SimpleNamespace(rid="b")]  # noqa: E731
+    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["b"]
+    stage.observer.governor.next = Directive(2, Mode.OBSERVE)
+    stage.hooks.before_next_batch(stage.scheduler)
+    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["a", "b"]

@@ -42,6 +42,7 @@ ACTUATOR_TARGETS = (
         ("self", "local_reqs"),
     ),
     HookTarget("sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache.init_load_back", ("self", "params")),
+    HookTarget("sglang.srt.managers.scheduler.Scheduler._poll_timeout_aborts", ("self",)),
 )
 FRONTEND_TARGETS = (
     HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request", ("self", "obj", "request")),

@@ -104,7 +104,7 @@ class PolicyDriver:
             self.costs.observe_release(now_s)
         pausable = {id(req) for req in self._scheduler.running_batch.reqs} if self._scheduler.running_batch else set()
         holders = running = 0
-        context_sum = paused_device_tokens = 0
+        context_sum = paused_device_tokens = paused_host_only_tokens = 0
         for entry in requests.values():
             row = self._row(entry, now_s, id(entry.req) in pausable)
             self._table.add(row)
@@ -114,10 +114,19 @@ class PolicyDriver:
                 running += 1
             elif row.state is RequestState.PREEMPTED:
                 paused_device_tokens += int(row.kv_device_tokens)
-        engine = self._engine_view(now_s, holders, context_sum / max(len(requests), 1), paused_device_tokens)
+                paused_host_only_tokens += int(row.kv_host_tokens - row.kv_both_tokens)
+        mean_context = context_sum / max(len(requests), 1)
+        engine = self._engine_view(now_s, holders, mean_context, paused_device_tokens, paused_host_only_tokens)
         return self._table.view(engine, self._carry)
 
-    def _engine_view(self, now_s: float, holders: int, mean_context: float, paused_device_tokens: int) -> EngineView:
+    def _engine_view(
+        self,
+        now_s: float,
+        holders: int,
+        mean_context: float,
+        paused_device_tokens: int,
+        paused_host_only_tokens: int,
+    ) -> EngineView:
         pools = self.kv.pools()
         slots = int(self._scheduler.max_running_requests)
         self.capacity_tok_s = self.steps.capacity_tok_s(slots, pools.total_tokens, mean_context)
@@ -130,7 +139,7 @@ class PolicyDriver:
             page_tokens=int(self._scheduler.page_size),
             kv_bytes_per_token=self.kv.bytes_per_token if self.kv.has_host_pool else 0.0,
             host_total_tokens=pools.host_total_tokens,
-            host_free_tokens=pools.host_free_tokens,
+            host_free_tokens=pools.host_free_tokens(paused_host_only_tokens),
             d2h_backlog_bytes=self.kv.d2h_backlog_bytes,
             h2d_backlog_bytes=self.kv.h2d_backlog_bytes,
             step_s=self.steps.step_s(holders, holders * mean_context),
@@ -153,7 +162,7 @@ class PolicyDriver:
             device, host, both = run.copies
         elif stream.state in _HOLDERS:
             device = req.kv.kv_committed_len
-            both = host = min(req.kv.cache_protected_len, device) if self.kv.has_host_pool else 0
+            both = host = min(self._kept.written_tokens(req), device)
         stream.kv_device_tokens, stream.kv_host_tokens = device, host
         most = int(req.sampling_params.max_new_tokens)
         rate_tok_s = buffer.rate_tok_s if buffer.has_reader and buffer.rate_tok_s is not None else float("nan")

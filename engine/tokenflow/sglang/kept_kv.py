@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenflow.sglang.directive import DeviceRelease
-from tokenflow.sglang.kv_tree import Copies, KvTree
+from tokenflow.sglang.kv_tree import Copies, KvTree, copies_of
 
 
 @dataclass(slots=True)
 class _Kept:
-    """One paused stream: the node where its path ends, and SGLang's receipt for the lock on its host copy."""
+    """One paused stream: the node where its path ends, those before it, and the receipt for its host copy's lock."""
 
     rid: str
     node_id: int
+    ancestors: list[int]
     receipt: Any = None
     release: DeviceRelease | None = None
     freed_tokens: int = 0
@@ -51,7 +52,9 @@ class KeptKv:
         self.let_go(req.rid)
         if req.last_node is None:
             return
-        kept = self._kept[req.rid] = _Kept(req.rid, int(req.last_node))
+        node_id = int(req.last_node)
+        kept = _Kept(req.rid, node_id, [span.node_id for span in self._tree.path(node_id)[:-1]])
+        self._kept[req.rid] = kept
         self._lock(kept)
 
     def let_go(self, rid: str) -> None:
@@ -70,8 +73,16 @@ class KeptKv:
     def copies(self, req: Any) -> Copies:
         """Where a paused stream's KV lies. Changes nothing."""
         kept = self._kept.get(req.rid)
-        found = self._tree.copies(kept.node_id) if kept is not None else None
-        return found if found is not None and found.device_tokens + found.host_tokens else self._tree.device_copies(req)
+        for node_id in (kept.node_id, *reversed(kept.ancestors)) if kept is not None else ():
+            if spans := self._tree.path(node_id):
+                return copies_of(spans)
+        return self._tree.device_copies(req)
+
+    def written_tokens(self, req: Any) -> int:
+        """Tokens of a running request's KV that the host has too. Changes nothing."""
+        if not self._has_host_pool or req.last_node is None:
+            return 0
+        return self._tree.written_tokens(int(req.last_node), int(req.kv.cache_protected_len))
 
     def ask_release(self, release: DeviceRelease) -> None:
         """Carried out at once as far as possible, and later by `settle` as copies arrive on the host."""
@@ -114,7 +125,10 @@ class KeptKv:
                 return
             receipt = self._cache.inc_host_lock_ref(kept.node_id).to_dec_params()
         except KeyError:
-            return  # evicted from the device before the host had it: nothing to hold
+            # Evicted from the device before the host had it: what is left ends further up.
+            if kept.ancestors:
+                kept.node_id = kept.ancestors.pop()
+            return
         if receipt.component_host_lock_uuids:
             kept.receipt = receipt
 

@@ -3,6 +3,7 @@
 Rank 0 asks them to decide, and the other ranks do not: a look-up that counts as a use would make the trees differ.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -45,14 +46,14 @@ class KvTree:
             spans.append(Span(node.node_id, tokens, node.full_value_len is not None, is_on_host))
         return spans
 
-    def copies(self, node_id: int) -> Copies:
-        """Where the KV on the path to `node_id` lies; nothing anywhere if that node is gone."""
-        device = host = both = 0
-        for span in self.path(node_id):
-            device += span.tokens if span.is_on_device else 0
-            host += span.tokens if span.is_on_host else 0
-            both += span.tokens if span.is_on_device and span.is_on_host else 0
-        return Copies(device, host, both)
+    def written_tokens(self, node_id: int, tokens: int) -> int:
+        """How many of the `tokens` on the path to `node_id` the host has, or will have: copies count once queued."""
+        try:
+            if self._tree.tree_core.is_backuped(node_id):
+                return tokens
+        except KeyError:
+            return 0
+        return min(copies_of(self.path(node_id)).host_tokens, tokens)
 
     def device_copies(self, req: Any) -> Copies:
         """For a request whose node is not known: what a prefix match would find on the device."""
@@ -62,3 +63,13 @@ class KvTree:
         key = RadixKey(tokens, req.extra_key, limit=len(tokens) - 1, cache_salt=req.cache_salt)
         device, _, _ = self._tree.tree_core.match_full_device_prefix(key)
         return Copies(int(device), 0, 0)
+
+
+def copies_of(spans: Iterable[Span]) -> Copies:
+    """Where the KV on a path lies."""
+    device = host = both = 0
+    for span in spans:
+        device += span.tokens if span.is_on_device else 0
+        host += span.tokens if span.is_on_host else 0
+        both += span.tokens if span.is_on_device and span.is_on_host else 0
+    return Copies(device, host, both)

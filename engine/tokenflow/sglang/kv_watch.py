@@ -11,13 +11,22 @@ from tokenflow.wire import TransferQueue, Transfers
 
 
 class Pools(NamedTuple):
-    """Tokens in the device and host pools at one moment. `cached` can be evicted from the device at once."""
+    """Tokens in the device and host pools at one moment. `cached` can be evicted from the device at once.
+
+    `host_only_tokens` is a lower bound of what lies on the host alone: SGLang evicts that when it needs room there,
+    but never the second copy of what is on the device.
+    """
 
     total_tokens: int
     unused_tokens: int
     cached_tokens: int
     host_total_tokens: int
-    host_free_tokens: int
+    host_unused_tokens: int
+    host_only_tokens: int
+
+    def host_free_tokens(self, needed_tokens: int) -> int:
+        """Room for new copies: unused, or held by copies that no live request needs. `needed_tokens` of them do."""
+        return self.host_unused_tokens + max(self.host_only_tokens - needed_tokens, 0)
 
 
 class KvWatch:
@@ -38,16 +47,20 @@ class KvWatch:
         return self._controller is not None
 
     def pools(self) -> Pools:
-        host_total_tokens = host_free_tokens = 0
+        host_total_tokens = host_unused_tokens = host_only_tokens = 0
+        cached_tokens = int(self._tree.evictable_size())
         if self._controller is not None:
             host = self._controller.mem_pool_host
-            host_total_tokens, host_free_tokens = int(host.size), int(host.available_size())
+            host_total_tokens, host_unused_tokens = int(host.size), int(host.available_size())
+            on_device_tokens = cached_tokens + int(self._tree.protected_size())
+            host_only_tokens = max(host_total_tokens - host_unused_tokens - on_device_tokens, 0)
         return Pools(
             int(self._scheduler.max_total_num_tokens),
             int(self._allocator.available_size()),
-            int(self._tree.evictable_size()),
+            cached_tokens,
             host_total_tokens,
-            host_free_tokens,
+            host_unused_tokens,
+            host_only_tokens,
         )
 
     def poll(self, now_s: float) -> None:

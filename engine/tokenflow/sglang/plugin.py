@@ -77,10 +77,11 @@ def _register_scheduler(folder: Path) -> None:
     HookRegistry.register(run_loop.path, hooks.before_run_loop, HookType.BEFORE)
     HookRegistry.register(next_batch.path, hooks.before_next_batch, HookType.BEFORE)
     HookRegistry.register(step_done.path, hooks.after_step, HookType.AFTER)
-    admission, release, retraction_order, queue_limit, receive, load_back = compat.ACTUATOR_TARGETS
+    admission, release, retraction_order, queue_limit, receive, load_back, timeouts = compat.ACTUATOR_TARGETS
     HookRegistry.register(admission.path, hooks.around_admission, HookType.AROUND)
     HookRegistry.register(release.path, hooks.around_release, HookType.AROUND)
     HookRegistry.register(retraction_order.path, hooks.around_retraction_order, HookType.AROUND)
     HookRegistry.register(queue_limit.path, hooks.around_queue_limit, HookType.AROUND)
     HookRegistry.register(receive.path, hooks.around_receive, HookType.AROUND)
     HookRegistry.register(load_back.path, hooks.around_load_back, HookType.AROUND)
+    HookRegistry.register(timeouts.path, hooks.around_timeouts, HookType.AROUND)

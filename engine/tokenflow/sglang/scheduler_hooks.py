@@ -118,10 +118,21 @@ class SchedulerHooks:
 
     def around_queue_limit(self, original: Callable[..., bool], scheduler: Any, recv_req: Any) -> bool:
         """AROUND _abort_on_queued_limit: the limit is for new requests, not for streams that were taken out."""
+        rank, is_exempt = self._rank, False
+        if rank is not None and rank.actuator.is_enforcing:
+            with self._acting(rank, "queue_limit"):
+                is_exempt = bool(recv_req.output_ids)
+        return False if is_exempt else original(scheduler, recv_req)
+
+    def around_timeouts(self, original: Callable[..., list[Any]], scheduler: Any) -> list[Any]:
+        """AROUND _poll_timeout_aborts, on rank 0: the limit on waiting is for new requests too."""
+        aborts = original(scheduler)
         rank = self._rank
-        if rank is not None and rank.actuator.is_enforcing and recv_req.output_ids:
-            return False
-        return original(scheduler, recv_req)
+        if aborts and rank is not None and rank.actuator.is_enforcing:
+            with self._guarded("timeouts"):
+                paused = {req.rid for req in scheduler.waiting_queue if req.output_ids}
+                aborts = [abort for abort in aborts if abort.rid not in paused]
+        return aborts
 
     def _observe(self, rank: Rank) -> None:
         observer = rank.observer
