@@ -40,7 +40,8 @@ def test_a_missing_function_is_a_mismatch():
 
 
 def test_a_hook_that_did_not_apply_is_found():
-    assert find_unhooked([TARGET], resolve) == ["module.fits"]
+    assert find_unhooked([TARGET], {"module.other"}) == ["module.fits"]
+    assert find_unhooked([TARGET], {"module.fits"}) == []
 
 
 def test_a_scheduler_without_what_we_read_is_found():

@@ -7,7 +7,7 @@ with the reason that is made here.
 import importlib.metadata
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,9 +99,13 @@ def find_mismatch(
     return None
 
 
-def find_unhooked(targets: Iterable[HookTarget], resolve: Callable[[str], Any] = pkgutil.resolve_name) -> list[str]:
-    """Targets on which no hook is in place. SGLang only logs a hook that fails to apply."""
-    return [target.path for target in targets if not hasattr(resolve(target.path), "__wrapped__")]
+def find_unhooked(targets: Iterable[HookTarget], applied: Collection[str] | None = None) -> list[str]:
+    """Targets on which no hook is in place. SGLang only logs a hook that fails to apply, and notes those that did."""
+    if applied is None:
+        from sglang.srt.plugins.hook_registry import HookRegistry
+
+        applied = HookRegistry._patched
+    return [target.path for target in targets if target.path not in applied]
 
 
 def find_missing_attributes(scheduler: object) -> str | None:

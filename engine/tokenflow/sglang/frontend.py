@@ -64,6 +64,7 @@ class Frontend:
         self.streams: set[StreamContext] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.hook_problem: str | None = None
+        self.find_unhooked: Callable[[], list[str]] | None = None  # asked once, when SGLang has applied its hooks
 
     def open_stream(self, stream: StreamContext) -> None:
         self.loop = asyncio.get_running_loop()
@@ -90,6 +91,9 @@ class Frontend:
             plugin=PluginState.ACTIVE,
             engine_version=compat.engine_version(),
         )
+        is_ready = is_engine_ready()
+        if is_ready:
+            self._check_hooks()
         if self.hook_problem is not None:
             reply.plugin, reply.plugin_detail = PluginState.INCOMPATIBLE, self.hook_problem
         elif self.guard.is_tripped:
@@ -103,9 +107,14 @@ class Frontend:
                 pass
             case _:
                 reply.error_code, reply.error_message = "unsupported", "that is the scheduler's to do"
-        reply.is_ready = is_engine_ready()
+        reply.is_ready = is_ready
         reply.open_stream_count = len(self.streams)
         return reply
+
+    def _check_hooks(self) -> None:
+        find, self.find_unhooked = self.find_unhooked, None
+        if find is not None and (unhooked := find()):
+            self.hook_problem = f"no hook is in place on {', '.join(unhooked)}"
 
     def _cut_and_wait(self, message: str) -> None:
         if self.loop is None:

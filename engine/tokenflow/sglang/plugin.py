@@ -50,7 +50,7 @@ def _hook_frontend(frontend: Any) -> None:
     from sglang.srt.entrypoints import http_server
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from tokenflow.sglang.compat import FRONTEND_TARGETS
+    from tokenflow.sglang.compat import FRONTEND_TARGETS, find_unhooked
     from tokenflow.sglang.middleware import TokenFlowMiddleware
     from tokenflow.sglang.tokenizer_hooks import TokenizerHooks
 
@@ -60,6 +60,7 @@ def _hook_frontend(frontend: Any) -> None:
     HookRegistry.register(send_one.path, hooks.before_send_one, HookType.BEFORE)
     HookRegistry.register(send_batch.path, hooks.before_send_batch, HookType.BEFORE)
     http_server.app.add_middleware(TokenFlowMiddleware, frontend=frontend)
+    frontend.find_unhooked = lambda: find_unhooked(FRONTEND_TARGETS)
 
 
 def _register_scheduler(folder: Path) -> None:
