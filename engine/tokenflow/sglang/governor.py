@@ -197,12 +197,14 @@ class Governor:
 
     def _releases(self, plan: Plan) -> tuple[DeviceRelease, ...]:
         """What the host has or will have is freed when it is there; the rest only where the plan gives it up."""
-        found = []
+        found, kept = [], self.actuator.kept
         for release in plan.releases:
             entry = self.tracker.requests.get(release.rid)
             if entry is None:
                 continue
-            both = self.actuator.kept.copies(entry.req).both_tokens if release.rid in self.actuator.kept else 0
+            # Some of them run still, and are among this plan's pauses.
+            is_paused = release.rid in kept
+            both = kept.copies(entry.req).both_tokens if is_paused else kept.written_tokens(entry.req)
             found.append(DeviceRelease(release.rid, release.tokens, release.tokens > both + release.write_tokens))
         return tuple(found)
 

@@ -1,0 +1,104 @@
+"""What a plan becomes as a directive, on small stand-ins."""
+
+from types import SimpleNamespace
+
+import pytest
+from sglang_fakes import FakeReq, scheduler_with
+
+from tokenflow.policy.carry import Carry
+from tokenflow.policy.plan import Action, Cause, Decision, Plan, Release, Write
+from tokenflow.policy.states import Mode, Reason, RequestState
+from tokenflow.sglang import governor as module
+from tokenflow.sglang.actuator import Actuator
+from tokenflow.sglang.directive import DeviceRelease, WriteUpTo
+from tokenflow.sglang.governor import Governor
+from tokenflow.sglang.kv_tree import Copies
+from tokenflow.sglang.settings import PluginSettings
+
+
+class Stage:
+    def __init__(self, waiting, running):
+        self.scheduler = scheduler_with(waiting, running)
+        self.scheduler.tree_cache.protected_size = lambda: 0
+        self.scheduler.last_batch = None
+        self.actuator = Actuator(self.scheduler)
+        self.governor = Governor(self.scheduler, PluginSettings(mode=Mode.ENFORCE), self.actuator)
+        self.plan = Plan(Carry())
+        self.governor.driver.decide = lambda now_s: self.plan
+
+    def directive(self, **orders):
+        self.plan = Plan(Carry(), **orders)
+        return self.governor.decide(1.0)
+
+
+@pytest.fixture
+def stage(monkeypatch):
+    monkeypatch.setattr(module, "find_blockers", lambda scheduler: [])
+    paused = FakeReq("p")
+    paused.make(3)
+    return Stage([FakeReq("w"), paused], [FakeReq("x"), FakeReq("y")])
+
+
+def pause(rid):
+    return Decision(rid, 0, Action.PAUSE_OFFLOAD, Reason.PREEMPTED_SURPLUS, Cause.FIRST_TOKEN)
+
+
+def start(rid, action=Action.ADMIT):
+    return Decision(rid, 0, action, Reason.ADMITTED, Cause.FREE_PLACE)
+
+
+def test_starts_are_named_with_how_and_everybody_else_is_held_back(stage):
+    directive = stage.directive(pauses=(pause("x"),), starts=(start("p", Action.RESUME_RECOMPUTE),))
+    assert directive.mode is Mode.ENFORCE
+    assert directive.pauses == ("x",)
+    assert directive.starts == directive.recomputes == ("p",)
+    assert set(directive.held_back) == {"w", "x"}
+    assert stage.directive().sequence > directive.sequence
+
+
+def test_writes_are_positions_and_short_pieces_wait(stage):
+    req = stage.scheduler.running_batch.reqs[0]
+    req.kv = SimpleNamespace(kv_committed_len=70, holds_kv=True, cache_protected_len=20)
+    assert stage.directive(writes=(Write("x", 0, 30),)).writes == (WriteUpTo("x", 50),)
+    assert stage.directive(writes=(Write("x", 0, 900),)).writes == (WriteUpTo("x", 70),)
+    assert stage.directive(writes=(Write("x", 0, 15),)).writes == ()
+
+
+@pytest.mark.parametrize(("tokens", "may_give_up"), [(50, False), (51, True)])
+@pytest.mark.parametrize("rid", ["p", "x"])
+def test_only_what_the_plan_gives_up_may_be_lost(stage, monkeypatch, rid, tokens, may_give_up):
+    kept = stage.actuator.kept
+    monkeypatch.setattr(kept, "written_tokens", lambda req: 40)
+    if rid == "p":
+        kept._kept["p"] = object()
+        monkeypatch.setattr(type(kept), "copies", lambda self, req: Copies(60, 45, 40))
+    found = stage.directive(releases=(Release(rid, 0, tokens, write_tokens=10),)).releases
+    assert found == (DeviceRelease(rid, tokens, may_give_up),)
+
+
+def test_those_with_the_longest_runway_leave_first_when_kv_is_full(stage):
+    stage.governor.builder.reconcile(stage.scheduler, 1.0)
+    for rid, rate_tok_s in (("x", 4.0), ("y", 2.0)):
+        buffer = stage.governor.tracker.requests[rid].stream.buffer
+        buffer.rate_tok_s = rate_tok_s
+        buffer.deliver(1.0, 8)
+    assert stage.directive().retraction_order == ("x", "y")
+
+
+def test_pauses_are_noted_once_they_are_made(stage):
+    directive = stage.directive(pauses=(pause("x"),))
+    stage.actuator.carry_out(directive)
+    stage.governor.note(stage.actuator.paused, 2.0)
+    stream = stage.governor.tracker.requests["x"].stream
+    assert (stream.state, stream.reason) == (RequestState.PREEMPTED, Reason.PREEMPTED_SURPLUS)
+
+
+def test_ranks_that_differ_block_enforcing(stage):
+    stage.actuator.carry_out(stage.directive())
+    stage.governor.stop_enforcing("rank_skew")
+    assert stage.governor.mode is Mode.OBSERVE
+    assert stage.governor.blockers == ["rank_skew"]
+    directive = stage.governor.decide(2.0)
+    assert directive.mode is Mode.OBSERVE
+    stage.actuator.carry_out(directive)
+    assert stage.governor.decide(3.0) is None
