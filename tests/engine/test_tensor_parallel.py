@@ -56,5 +56,20 @@ def test_both_ranks_decide_and_hold_the_same_over_many_swaps(own_engine, shortag
     print(f"{pauses} pauses in {len(leader)} lines, d2h {status['transfers']['d2h']}, h2d {status['transfers']['h2d']}")
     assert pauses > 0
     flush_cache(own_engine)  # refused unless everything was given back
+    if shortage is SHORT_OF_KV:
+        ranks_that_differ_start_over(own_engine, folder, plans, expected)
     own_engine.stop()
     own_engine.assert_nothing_left()
+
+
+def ranks_that_differ_start_over(rig, folder, plans, expected):
+    """Rank 1 fails to pause whom rank 0 pauses: both start over, go on with stock scheduling, and lose nobody."""
+    assert rig.tfctl("mode", "enforce").returncode == 0
+    (folder / rank_probe.BREAK).touch()
+    assert texts_of(rig, plans) == expected
+    wait_until_idle(rig)
+    policy = rig.status()["policy"]
+    assert policy["mode"] == "observe"
+    assert policy["blocked_by"] == ["rank_skew"]
+    assert rig.tfctl("mode", "enforce").returncode != 0
+    flush_cache(rig)

@@ -19,7 +19,6 @@ from tokenflow.sglang.settings import PluginSettings
 class Stage:
     def __init__(self, waiting, running):
         self.scheduler = scheduler_with(waiting, running)
-        self.scheduler.tree_cache.protected_size = lambda: 0
         self.scheduler.last_batch = None
         self.actuator = Actuator(self.scheduler)
         self.governor = Governor(self.scheduler, PluginSettings(mode=Mode.ENFORCE), self.actuator)

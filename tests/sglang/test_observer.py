@@ -134,7 +134,7 @@ def test_after_too_many_faults_it_says_so_instead_of_falling_silent(bench, tmp_p
     )
     while not bench.guard.is_tripped:
         bench.guard.record("planted", RuntimeError())
-    bench.observer.on_loop = hooks.before_next_batch
+    bench.observer.on_loop = lambda: hooks.before_next_batch(bench.scheduler)
     while (message := bench.next_telemetry()).plugin is not PluginState.DISABLED:
         pass
     assert message.streams == []

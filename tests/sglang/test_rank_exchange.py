@@ -1,7 +1,9 @@
 """Several ranks on small stand-ins for SGLang's broadcast and its collectives; the real ones: tests/engine."""
 
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from sglang_fakes import FakeReq, scheduler_with
@@ -13,6 +15,8 @@ from tokenflow.sglang.directive import Directive
 from tokenflow.sglang.rank_exchange import RankExchange, digest_of
 from tokenflow.sglang.scheduler_hooks import SchedulerHooks
 from tokenflow.sglang.settings import PluginSettings
+
+LAST = SimpleNamespace(forward_mode=SimpleNamespace(is_extend=lambda: False), reqs=[])
 
 
 class Meeting(RankExchange):
@@ -65,9 +69,16 @@ class Ranks:
         table = {"barrier": threading.Barrier(2), "entries": {}}
         self.leader = Leader()
         self.schedulers, self.hooks, self.seen = [], [], [[], []]
+        self.next_arguments = [None, None]
         for rank in (0, 1):
             scheduler = scheduler_with([FakeReq("w")], [FakeReq("x"), FakeReq("y")])
-            scheduler.tree_cache.protected_size = lambda: 0
+            scheduler.tree_cache.cache_controller = None
+            scheduler.resets = []
+            scheduler.tree_cache.reset = lambda done=scheduler.resets: done.append("tree")
+            scheduler.req_to_token_pool = SimpleNamespace(
+                clear=lambda done=scheduler.resets: done.append("rows"), reset_aux_cache_allocator=lambda: None
+            )
+            scheduler.token_to_kv_pool_allocator.clear = lambda done=scheduler.resets: done.append("kv")
             hooks = SchedulerHooks(Path(), PluginSettings())
             exchange = Meeting(rank, table)
             hooks._rank = Rank(scheduler, Actuator(scheduler), exchange, self.leader if rank == 0 else None)
@@ -88,15 +99,18 @@ class Ranks:
 
         self.seen[0] = self.hooks[0].around_receive(broadcast, 0, local_reqs=["abort"])
         self.seen[1] = self.hooks[1].around_receive(broadcast, 1, local_reqs=["ignored"])
-        threads = [
-            threading.Thread(target=self.hooks[rank].before_next_batch, args=(self.schedulers[rank],))
-            for rank in (0, 1)
-        ]
+        threads = [threading.Thread(target=self.choose, args=(rank,)) for rank in (0, 1)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(20)
             assert not thread.is_alive()
+
+    def choose(self, rank):
+        scheduler = self.schedulers[rank]
+        self.next_arguments[rank] = self.hooks[rank].before_next_batch(
+            scheduler, running_batch=scheduler.running_batch, last_batch=LAST
+        )
 
     def modes(self):
         return [hooks._rank.actuator.mode for hooks in self.hooks]
@@ -106,7 +120,23 @@ class Ranks:
 
 
 @pytest.fixture
-def ranks():
+def ranks(monkeypatch):
+    common = ModuleType("sglang.srt.mem_cache.common")
+
+    def release(req, tree, *, checkpoint):
+        assert req.kv.holds_kv
+        req.kv.holds_kv = False
+
+    common.release_kv_cache = release
+    mem_cache = ModuleType("sglang.srt.mem_cache")
+    mem_cache.common = common
+    for name, module in (
+        ("sglang", ModuleType("sglang")),
+        ("sglang.srt", ModuleType("sglang.srt")),
+        ("sglang.srt.mem_cache", mem_cache),
+        ("sglang.srt.mem_cache.common", common),
+    ):
+        monkeypatch.setitem(sys.modules, name, module)
     return Ranks()
 
 
@@ -127,7 +157,7 @@ def test_what_was_not_broadcast_is_carried_out_by_nobody(ranks):
     assert ranks.modes() == [Mode.OBSERVE, Mode.OBSERVE]
 
 
-def test_a_follower_that_fails_ends_enforcing_on_every_rank_in_the_same_turn(ranks):
+def test_after_a_follower_has_failed_all_ranks_start_over_in_the_same_turn(ranks):
     def break_down(*args):
         raise RuntimeError("planted")
 
@@ -136,6 +166,15 @@ def test_a_follower_that_fails_ends_enforcing_on_every_rank_in_the_same_turn(ran
     assert ranks.modes() == [Mode.OBSERVE, Mode.OBSERVE]
     assert ranks.leader.blockers == ["rank_skew"]
     assert "rank_skew" in ranks.hooks[0].guard.last_fault
+    assert ranks.running() == [[], []]
+    queues = [[req.rid for req in scheduler.waiting_queue] for scheduler in ranks.schedulers]
+    assert queues == [["w", "x", "y"], ["w", "x", "y"]]
+    for scheduler, (arguments, options) in zip(ranks.schedulers, ranks.next_arguments, strict=True):
+        assert scheduler.resets == ["tree", "rows", "kv"]
+        assert arguments == (scheduler,)
+        assert options == {"running_batch": scheduler.running_batch, "last_batch": None}
+    ranks.turn(None)
+    assert ranks.next_arguments == [None, None]
 
 
 def test_ranks_that_differ_are_found_within_a_few_directives(ranks):

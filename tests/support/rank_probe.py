@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 ENV = "RANK_PROBE"
+BREAK = "break"  # while this file is there, rank 1 cannot pause anybody
 
 
 def install(folder: Path, environment: dict[str, str]) -> Path:
@@ -51,7 +52,12 @@ class Recorder:
 
         from tokenflow.sglang.actuator import Actuator
 
-        carry_out, recorder = Actuator.carry_out, self
+        carry_out, pause, recorder = Actuator.carry_out, Actuator._pause, self
+
+        def broken(actuator, rids):
+            if (recorder._folder / BREAK).exists() and recorder._rank() == 1:
+                raise RuntimeError("planted")
+            pause(actuator, rids)
 
         def watched(actuator, directive):
             result = carry_out(actuator, directive)
@@ -59,7 +65,7 @@ class Recorder:
             recorder._write("directive", zlib.crc32(msgspec.msgpack.encode(directive)), len(actuator.paused))
             return result
 
-        Actuator.carry_out = watched
+        Actuator.carry_out, Actuator._pause = watched, broken
 
     def after_next_batch(self, plan, scheduler, *args, **kwargs):
         batch, running, waiting = plan.batch_to_run, plan.running_batch, scheduler.waiting_queue
@@ -86,9 +92,12 @@ class Recorder:
         slots = rows[kv.req_pool_idx, : kv.kv_committed_len].tolist() if kv.holds_kv else []
         return [req.rid, list(req.output_ids), kv.kv_committed_len, kv.cache_protected_len, slots]
 
+    def _rank(self):
+        from sglang.srt.runtime_context import get_parallel
+
+        return get_parallel().tp_rank
+
     def _write(self, kind, digest, number):
         if self._file is None:
-            from sglang.srt.runtime_context import get_parallel
-
-            self._file = (self._folder / f"rank-{get_parallel().tp_rank}").open("w", buffering=1)
+            self._file = (self._folder / f"rank-{self._rank()}").open("w", buffering=1)
         self._file.write(f"{kind} {digest} {number}\n")

@@ -50,6 +50,9 @@ class FakeReq:
     def refresh_fill_ids(self) -> None:
         self.full_untruncated_fill_ids = self.origin_input_ids + self.output_ids
 
+    def finished(self) -> bool:
+        return self.finished_reason is not None
+
     def reset_for_retract(self) -> None:
         self.last_node = None
         self.retraction_count += 1
@@ -100,6 +103,9 @@ class FakeTree:
         self.flush_count += 1
 
     def evictable_size(self) -> int:
+        return 0
+
+    def protected_size(self) -> int:
         return 0
 
 

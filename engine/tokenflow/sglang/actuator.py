@@ -152,6 +152,12 @@ class Actuator:
         """Whether the KV of a request that SGLang takes out is worth keeping: it is to come back."""
         return req.finished_reason is None and req.to_finish is None and not req.skip_radix_cache_insert
 
+    def requeue(self, req: Any) -> None:
+        """Back into the queue without the limits of new requests: a paused stream is never turned away."""
+        req.time_stats.set_wait_queue_entry_time()
+        req.arrival_processed_tokens = self._scheduler.processed_tokens_counter
+        self._scheduler.waiting_queue.append(req)
+
     def _pause(self, rids: Iterable[str]) -> None:
         batch = self._scheduler.running_batch
         named = set(rids)
@@ -173,15 +179,9 @@ class Actuator:
                 for req in released:
                     if req.last_node is not None:  # the release broke off after the row was given back
                         req.reset_for_retract()
-                    self._requeue(req)
-
-    def _requeue(self, req: Any) -> None:
-        """Back into the queue without the limits of new requests: a paused stream is never turned away."""
-        req.time_stats.set_wait_queue_entry_time()
-        req.arrival_processed_tokens = self._scheduler.processed_tokens_counter
-        self._scheduler.waiting_queue.append(req)
-        self.pause_count += 1
-        self.paused.append(req)
+                    self.requeue(req)
+                    self.paused.append(req)
+                    self.pause_count += 1
 
     def _write(self, writes: Iterable[WriteUpTo]) -> None:
         """Moves KV of running streams into the tree, from where HiCache writes it through to the host."""

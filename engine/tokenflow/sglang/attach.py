@@ -13,13 +13,10 @@ from tokenflow.sglang.governor import Governor
 from tokenflow.sglang.observer import SchedulerObserver
 from tokenflow.sglang.rank_exchange import RankExchange, digest_of
 from tokenflow.sglang.settings import PluginSettings
+from tokenflow.sglang.start_over import start_over
 
 logger = logging.getLogger(__name__)
 RANK_SKEW = "rank_skew"
-
-
-class RankSkewError(RuntimeError):
-    """The ranks no longer hold the same, or one of them could not carry a directive out."""
 
 
 class Rank:
@@ -63,17 +60,19 @@ class Rank:
         if self.observer is not None:
             self.observer.close()
 
-    def compare(self, directive: Directive) -> None:
-        """Raises RankSkewError on all ranks alike, after which none of them enforces any more."""
+    def is_skewed(self, directive: Directive) -> bool:
+        """Whether the ranks have come to differ, or one of them has failed: the same answer on all of them."""
         if not self.exchange.is_checked(directive):
-            return
+            return False
         has_failed, self.has_failed = self.has_failed, False
-        if self.exchange.agree(digest_of(self._scheduler), has_failed):
-            return
+        return not self.exchange.agree(digest_of(self._scheduler), has_failed)
+
+    def start_over(self, last_batch: Any) -> None:
+        """On all ranks alike, after which none of them enforces any more."""
         self.actuator.stop(Mode.OBSERVE)
+        start_over(self._scheduler, last_batch, self.actuator)
         if self.observer is not None:
             self.observer.governor.stop_enforcing(RANK_SKEW)
-        raise RankSkewError(f"the ranks differ after directive {directive.sequence}: none of them enforces any more")
 
 
 def attach(scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultGuard) -> Rank | None:

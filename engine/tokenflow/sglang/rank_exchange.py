@@ -2,7 +2,7 @@
 
 All ranks take it out of that broadcast in the same turn and carry it out at the same place of their loops. Now and
 then, in turns that the directive itself names, they compare what came of it: a rank that has failed or that differs
-makes all of them go back to stock scheduling in the same turn.
+makes all of them start over, with stock scheduling, in the same turn: see `start_over`.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from typing import Any
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.directive import Directive
 
-CHECK_EVERY = 16  # directives; those with pauses are checked always
+CHECK_EVERY = 16  # directives; those that change who runs are checked always
 
 
 class RankExchange:
@@ -50,7 +50,7 @@ class RankExchange:
         """Whether the ranks compare themselves after this one; the same answer on all of them."""
         if self.is_alone or directive.mode is not Mode.ENFORCE:
             return False
-        return bool(directive.pauses) or directive.sequence % CHECK_EVERY == 0
+        return bool(directive.pauses or directive.starts) or directive.sequence % CHECK_EVERY == 0
 
     def agree(self, digest: int, has_failed: bool) -> bool:
         """Whether no rank has failed and all have the same digest. Every rank must call it in the same turn."""

@@ -18,6 +18,10 @@ from tokenflow.sglang.settings import PluginSettings
 logger = logging.getLogger(__name__)
 
 
+class RankSkewError(RuntimeError):
+    """The ranks no longer held the same. They have started over, and none of them enforces any more."""
+
+
 class SchedulerHooks:
     """One scheduler's hooks. On every rank they carry out; on rank 0 they also observe and decide."""
 
@@ -42,23 +46,25 @@ class SchedulerHooks:
             lambda local: original(receiver, local_reqs=local), list(local_reqs or []), directive
         )
 
-    def before_next_batch(self, *args: Any, **kwargs: Any) -> None:
-        """BEFORE get_next_batch_to_run."""
-        rank = self._rank
+    def before_next_batch(self, scheduler: Any, running_batch: Any = None, last_batch: Any = None) -> Any:
+        """BEFORE get_next_batch_to_run. What it returns takes the place of the arguments; None leaves them."""
+        rank, arguments = self._rank, None
         if rank is None:
-            return
+            return None
         begin_s = time.perf_counter()
         self._observe(rank)
         directive = self._decide(rank) if rank.exchange.is_alone else rank.exchange.take()
         rank.actuator.forget()
-        if directive is not None:
-            self._carry_out(rank, directive)
+        if directive is not None and not self._carry_out(rank, directive):
+            self._start_over(rank, directive, last_batch)
+            arguments = ((scheduler,), {"running_batch": running_batch, "last_batch": None})
         with self._acting(rank, "settle"):
             rank.actuator.settle()
         with self._guarded("note"):
             rank.note_released()
         if rank.observer is not None:
             rank.observer.spent_s += time.perf_counter() - begin_s
+        return arguments
 
     def after_step(self, outcome: Any, scheduler: Any, batch: Any, result: Any) -> None:
         """AFTER process_batch_result."""
@@ -155,14 +161,23 @@ class SchedulerHooks:
             self.guard.record("decide", error)
             return None
 
-    def _carry_out(self, rank: Rank, directive: Directive) -> None:
-        """With several ranks, the comparison at the end must be reached on each of them, whatever failed."""
+    def _carry_out(self, rank: Rank, directive: Directive) -> bool:
+        """False: the ranks have come to differ. Each of them must reach the comparison, whatever failed before."""
         with self._acting(rank, "carry_out"):
             rank.actuator.carry_out(directive)
         with self._guarded("note"):
             rank.note(time.monotonic())
-        with self._guarded("rank_skew"):
-            rank.compare(directive)
+        is_skewed = False
+        with self._guarded("compare"):
+            is_skewed = rank.is_skewed(directive)
+        return not is_skewed
+
+    def _start_over(self, rank: Rank, directive: Directive, last_batch: Any) -> None:
+        self.guard.record(
+            "rank_skew", RankSkewError(f"after directive {directive.sequence} the ranks differ, or one of them failed")
+        )
+        with self._guarded("start_over"):
+            rank.start_over(last_batch)
 
     @contextlib.contextmanager
     def _acting(self, rank: Rank, where: str) -> Iterator[None]:
