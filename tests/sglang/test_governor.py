@@ -75,6 +75,18 @@ def test_only_what_the_plan_gives_up_may_be_lost(stage, monkeypatch, rid, tokens
     assert found == (DeviceRelease(rid, tokens, may_give_up),)
 
 
+def test_telemetry_and_the_decision_of_one_turn_look_once(stage, monkeypatch):
+    looks = []
+    look = stage.governor.builder.reconcile
+    monkeypatch.setattr(stage.governor.builder, "reconcile", lambda *args: looks.append(1) or look(*args))
+    assert stage.governor.reconcile(1.0).running_count == 2
+    stage.directive()
+    assert len(looks) == 1
+    stage.governor.end_turn()
+    stage.governor.decide(1.1)
+    assert len(looks) == 2
+
+
 def test_those_with_the_longest_runway_leave_first_when_kv_is_full(stage):
     stage.governor.builder.reconcile(stage.scheduler, 1.0)
     for rid, rate_tok_s in (("x", 4.0), ("y", 2.0)):

@@ -29,7 +29,7 @@ class Bench:
         self.req = FakeReq("tf-a")
         self.guard = FaultGuard()
         self.scheduler = scheduler_with([], [self.req])
-        self.governor = FakeGovernor()
+        self.governor = FakeGovernor(self.scheduler)
         self.observer = SchedulerObserver(self.scheduler, folder, self.guard, self.governor)
         self.context = zmq.Context()
         self.telemetry = self.connected(zmq.SUB, folder / link.TELEMETRY_SOCKET)
@@ -180,7 +180,7 @@ def test_faults_and_the_end_are_told_as_events(bench, tmp_path):
     assert [(event.kind, event.reason) for event in heard] == [(EventKind.FAULT, "planted: RuntimeError: oh")]
     while not bench.guard.is_tripped:
         bench.guard.record("planted", RuntimeError("oh"))
-    bench.observer.on_loop = hooks.before_next_batch
+    bench.observer.on_loop = lambda: hooks.before_next_batch(bench.scheduler)
     while EventKind.DISABLED not in [event.kind for event in heard]:
         message = bench.next_telemetry()
         heard += message.events

@@ -60,6 +60,9 @@ class Leader:
     def note_released(self):
         pass
 
+    def end_turn(self):
+        pass
+
     def stop_enforcing(self, blocker):
         self.blockers.append(blocker)
 

@@ -38,6 +38,9 @@ class FakeGovernor:
     def note_released(self):
         pass
 
+    def end_turn(self):
+        pass
+
     def stop_enforcing(self, blocker):
         self.blockers.append(blocker)
 

@@ -9,7 +9,7 @@ from tokenflow.policy.tunables import Tunables
 from tokenflow.sglang.event_log import EventLog
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
-from tokenflow.wire import Latency, Transfers
+from tokenflow.wire import Capacity, Latency, Transfers
 
 
 @dataclass(eq=False)
@@ -127,14 +127,15 @@ def scheduler_with(waiting: list[FakeReq] = [], running: list[FakeReq] = [], slo
         idle_sleeper=None,
         tree_cache=FakeTree(),
         token_to_kv_pool_allocator=SimpleNamespace(available_size=lambda: 900, get_kvcache=lambda: pool),
-        is_fully_idle=lambda: not waiting and not running,
+        is_fully_idle=lambda ignore_waiting=False: not running and (ignore_waiting or not waiting),
     )
 
 
 class FakeGovernor:
     """In place of the governor, where only the observer is looked at: it decides nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
         self.tracker = RequestTracker()
         self.builder = SnapshotBuilder(self.tracker)
         self.blockers: list[str] = []
@@ -165,6 +166,12 @@ class FakeGovernor:
         pass
 
     def explain(self, now_s: float) -> None:
+        pass
+
+    def reconcile(self, now_s: float) -> Capacity:
+        return self.builder.reconcile(self.scheduler, now_s)
+
+    def end_turn(self) -> None:
         pass
 
     def note_resumed(self, now_s: float) -> None:

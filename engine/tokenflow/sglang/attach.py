@@ -55,6 +55,11 @@ class Rank:
         if self.observer is not None:
             self.observer.governor.note_released()
 
+    def end_turn(self) -> None:
+        """SGLang goes on: it receives requests, or chooses its batch."""
+        if self.observer is not None:
+            self.observer.governor.end_turn()
+
     def close(self) -> None:
         """Before the loop has begun: the other ranks are not attached."""
         if self.observer is not None:

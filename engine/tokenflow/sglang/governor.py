@@ -16,6 +16,7 @@ from tokenflow.sglang.event_log import EventLog, SwapEvents
 from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.snapshot import SnapshotBuilder
 from tokenflow.sglang.tracker import RequestTracker
+from tokenflow.wire import Capacity
 
 OBSERVE_DECISION_S = 1.0
 HELD_NAP_MS = 50  # between two looks while nobody may run: every request is held by an operator
@@ -40,6 +41,7 @@ class Governor:
         self._scheduler = scheduler
         self._sequence = 0
         self._next_decision_s = 0.0
+        self._turn_capacity: Capacity | None = None
 
     @property
     def is_enforcing(self) -> bool:
@@ -108,6 +110,16 @@ class Governor:
     def on_step(self, batch: Any, now_s: float) -> None:
         self.driver.steps.take(batch, now_s)
 
+    def reconcile(self, now_s: float) -> Capacity:
+        """Every request's state and their sums, once in a turn: telemetry and the decision are of the same moment."""
+        if self._turn_capacity is None:
+            self._turn_capacity = self.builder.reconcile(self._scheduler, now_s)
+        return self._turn_capacity
+
+    def end_turn(self) -> None:
+        """From here on SGLang changes what was looked at."""
+        self._turn_capacity = None
+
     def decide(self, now_s: float) -> Directive | None:
         """Once per turn of the scheduler's loop. None: nothing is to be carried out."""
         if self.mode is not Mode.OFF:
@@ -117,7 +129,7 @@ class Governor:
         if not self._scheduler.waiting_queue and now_s < self._next_decision_s:
             return None
         self._next_decision_s = now_s + IDLE_DECISION_S
-        self.builder.reconcile(self._scheduler, now_s)
+        self.reconcile(now_s)
         self._swaps.retracted(self.builder.take_retracted(), now_s)
         if self.only_held_wait:
             self._nap()

@@ -159,7 +159,7 @@ class SchedulerObserver:
         self._had_work = not (scheduler.is_fully_idle() or self.governor.only_held_wait)
         capacity, streams = Capacity(), []
         if self.mode is not Mode.OFF:
-            capacity = self._builder.reconcile(scheduler, now_s)
+            capacity = self.governor.reconcile(now_s)
             self.governor.explain(now_s)
             capacity.capacity_tok_s = self.governor.driver.capacity_tok_s
             if capacity.capacity_tok_s:

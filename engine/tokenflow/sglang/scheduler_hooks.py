@@ -42,6 +42,7 @@ class SchedulerHooks:
         if rank is None or rank.exchange.is_alone:
             return original(receiver, local_reqs=local_reqs)
         directive = self._decide(rank) if rank.observer is not None else None
+        rank.end_turn()
         return rank.exchange.receive(
             lambda local: original(receiver, local_reqs=local), list(local_reqs or []), directive
         )
@@ -62,6 +63,7 @@ class SchedulerHooks:
             rank.actuator.settle()
         with self._guarded("note"):
             rank.note_released()
+        rank.end_turn()
         if rank.observer is not None:
             rank.observer.spent_s += time.perf_counter() - begin_s
         return arguments
