@@ -47,6 +47,13 @@ def test_what_the_plan_changes_has_the_plan_s_reason():
     assert reasons(running("r", 9.0), waiting("w")) == [Reason.PREEMPTED_SURPLUS, Reason.ADMITTED]
 
 
+def test_what_an_operator_holds_says_so_wherever_it_stands():
+    held = [running("r", 9.0, is_held=True), waiting("w", is_held=True), paused("p", 5.0, is_held=True)]
+    assert reasons(*held) == [Reason.PREEMPTED_OPERATOR] * 3
+    crowd = engine_with(capacity_tok_s=7.0)
+    assert reasons(waiting("w", is_held=True), engine=crowd, carry=OVERLOADED) == [Reason.PREEMPTED_OPERATOR]
+
+
 def test_waiting_for_memory_and_outside_the_admitted():
     few = engine_with(slots_free=1, kv_free_tokens=20)
     assert reasons(waiting("w"), engine=few) == [Reason.WAITING_MEMORY]

@@ -1,19 +1,24 @@
 """The operator's hand on the scheduler: what is put in force, what is refused and in which words."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 from sglang_fakes import FINISH_LENGTH, FakeReq, scheduler_with
 
 from tokenflow import link
 from tokenflow.events import EventKind
+from tokenflow.policy.carry import Carry
+from tokenflow.policy.plan import Plan
 from tokenflow.policy.states import Mode, RateSource, RequestState, Variant
 from tokenflow.policy.tunables import plain
 from tokenflow.sglang import annotation
 from tokenflow.sglang import governor as governor_module
 from tokenflow.sglang.actuator import Actuator
 from tokenflow.sglang.controls import CommandRefusedError, Controls, carry_out
+from tokenflow.sglang.directive import DeviceRelease
 from tokenflow.sglang.governor import Governor
+from tokenflow.sglang.kv_tree import Copies
 from tokenflow.sglang.readers import Reader
 from tokenflow.sglang.settings import PluginSettings
 
@@ -192,6 +197,62 @@ def test_an_engine_in_which_all_are_held_has_nothing_to_do(controls, governor):
     assert governor.only_held_wait
     scheduler.waiting_queue.append(FakeReq("HEALTH_CHECK_1"))
     assert not governor.only_held_wait
+
+
+def test_it_sleeps_a_moment_where_sglang_would(controls, governor, monkeypatch):
+    scheduler, polled = governor.scheduler, []
+    monkeypatch.setattr(governor.driver, "decide", lambda now_s: Plan(Carry()))
+    scheduler.idle_sleeper = SimpleNamespace(poller=SimpleNamespace(poll=polled.append))
+    carry_out(controls, link.PauseRequest(rid="waiting"))
+    governor.decide(2.0)
+    assert polled == []
+    scheduler.running_batch.reqs.clear()
+    directive = governor.decide(3.0)
+    assert polled == [governor_module.HELD_NAP_MS]
+    assert directive.held_back == ("waiting",)
+
+
+def test_what_is_held_is_told_to_leave_the_device_once(controls, governor, monkeypatch):
+    class Kept:
+        def __contains__(self, rid):
+            return rid == "running"
+
+        def copies(self, req):
+            return Copies(device_tokens=9, both_tokens=4, host_tokens=4)
+
+    monkeypatch.setattr(governor.driver, "decide", lambda now_s: Plan(Carry()))
+    monkeypatch.setattr(type(governor.driver.kv), "has_host_pool", True)
+    carry_out(controls, link.PauseRequest(rid="running"))
+    assert governor.decide(2.0).releases == ()
+    governor.actuator.kept = Kept()
+    assert governor.decide(3.0).releases == (DeviceRelease("running", 9),)
+    assert governor.decide(4.0).releases == ()
+
+
+def test_a_stream_that_sglang_itself_took_out_is_told(governor, running, monkeypatch):
+    scheduler = governor.scheduler
+    monkeypatch.setattr(governor.driver, "decide", lambda now_s: Plan(Carry()))
+    scheduler.running_batch.reqs.clear()
+    scheduler.waiting_queue.append(running)
+    governor.decide(2.0)
+    (event,) = governor.events.take(5)
+    assert (event.kind, event.rid, event.terms["cause"]) == (EventKind.PREEMPTED, "running", "engine")
+    assert governor.tracker.requests["running"].paused_since_s == 2.0
+
+
+def test_overload_is_told_when_it_begins_and_when_it_ends(governor, monkeypatch):
+    carries = iter([False, True, True, False])
+
+    def decide(now_s):
+        governor.driver._carry = Carry(is_overloaded=next(carries))
+        return Plan(governor.driver._carry)
+
+    monkeypatch.setattr(governor.driver, "decide", decide)
+    for now_s in range(4):
+        governor.decide(float(now_s))
+    assert [event.kind for event in governor.events.take(9)] == [
+        EventKind.OVERLOAD_ENTERED, EventKind.OVERLOAD_LEFT,
+    ]  # fmt: skip
 
 
 def test_late_commands_and_those_of_others_are_refused(controls):

@@ -23,6 +23,10 @@ class FakeGovernor:
         self.next: Directive | None = None
         self.noted: list[str] = []
         self.blockers: list[str] = []
+        self.held: set[str] = set()
+
+    def is_held(self, rid):
+        return rid in self.held
 
     def decide(self, now_s):
         if isinstance(self.next, Exception):
@@ -227,11 +231,13 @@ def test_the_queue_limit_is_not_for_streams_that_were_taken_out(stage):
     assert stage.hooks.around_queue_limit(limit, stage.scheduler, stage.waiting[1]) is True
 
 
-def test_a_stream_that_was_taken_out_does_not_run_into_the_waiting_timeout(stage):
+def test_who_was_taken_out_or_is_held_does_not_run_into_the_waiting_timeout(stage):
     stage.turn()
     stage.waiting[0].make(3)
     timed_out = lambda scheduler: [SimpleNamespace(rid="a"), SimpleNamespace(rid="b")]  # noqa: E731
     assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["b"]
+    stage.observer.governor.held.add("b")
+    assert stage.hooks.around_timeouts(timed_out, stage.scheduler) == []
     stage.observer.governor.next = Directive(2, Mode.OBSERVE)
     stage.hooks.before_next_batch(stage.scheduler)
     assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["a", "b"]

@@ -45,6 +45,10 @@ class Rank:
         if self.observer is not None:
             self.observer.governor.note(self.actuator.paused, now_s)
 
+    def is_held(self, rid: str) -> bool:
+        """Whether an operator holds that request. Rank 0 knows."""
+        return self.observer is not None and self.observer.governor.is_held(rid)
+
     def note_resumed(self, now_s: float) -> None:
         """Rank 0 writes down whom the last admission has brought back."""
         if self.observer is not None and self.actuator.resumed:

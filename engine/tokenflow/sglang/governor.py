@@ -92,13 +92,18 @@ class Governor:
             self.events.note(EventKind.UNHELD, entry.stream.rid, terms={"state": entry.stream.state.value})
         return len(held)
 
+    def is_held(self, rid: str) -> bool:
+        """By an operator."""
+        entry = self.tracker.requests.get(rid)
+        return entry is not None and entry.is_held
+
     @property
     def only_held_wait(self) -> bool:
         """Nobody runs, and an operator holds whoever waits: there is nothing that the engine could do."""
-        scheduler, known = self._scheduler, self.tracker.requests
+        scheduler = self._scheduler
         if not self.is_enforcing or not scheduler.waiting_queue or not scheduler.is_fully_idle(ignore_waiting=True):
             return False
-        return all(req.rid in known and known[req.rid].is_held for req in scheduler.waiting_queue)
+        return all(self.is_held(req.rid) for req in scheduler.waiting_queue)
 
     def stop_enforcing(self, blocker: str) -> None:
         """Enforcing has proved impossible with this engine, and stays so until it starts anew."""

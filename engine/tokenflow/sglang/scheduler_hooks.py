@@ -133,13 +133,13 @@ class SchedulerHooks:
         return False if is_exempt else original(scheduler, recv_req)
 
     def around_timeouts(self, original: Callable[..., list[Any]], scheduler: Any) -> list[Any]:
-        """AROUND _poll_timeout_aborts, on rank 0: the limit on waiting is for new requests too."""
+        """AROUND _poll_timeout_aborts, on rank 0: the limit on waiting is for new requests that wait for the engine."""
         aborts = original(scheduler)
         rank = self._rank
         if aborts and rank is not None and rank.actuator.is_enforcing:
             with self._guarded("timeouts"):
-                paused = {req.rid for req in scheduler.waiting_queue if req.output_ids}
-                aborts = [abort for abort in aborts if abort.rid not in paused]
+                exempt = {req.rid for req in scheduler.waiting_queue if req.output_ids or rank.is_held(req.rid)}
+                aborts = [abort for abort in aborts if abort.rid not in exempt]
         return aborts
 
     def _observe(self, rank: Rank) -> None:
