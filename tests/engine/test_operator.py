@@ -78,11 +78,11 @@ def tuned(rig: Rig) -> dict:
 
 def test_a_lone_stream_that_was_paused_says_what_it_would_have_said(own_engine):
     assert own_engine.tfctl("tune", "restore=load").returncode == 0
-    expected = Stream(own_engine, 250).text(250)
+    expected = Stream(own_engine, 800).text(800)
     wait_until_idle(own_engine)
     flush_cache(own_engine)
 
-    stream = Stream(own_engine, 250)
+    stream = Stream(own_engine, 800)
     rid = live(own_engine, "running", tokens=20)
     held = own_engine.tfctl("pause", rid)
     assert held.returncode == 0, held.stderr
@@ -95,7 +95,7 @@ def test_a_lone_stream_that_was_paused_says_what_it_would_have_said(own_engine):
     assert own_engine.status()["engine"]["state"] == "serving"
     assert stream.is_alive()
     assert own_engine.tfctl("resume", rid).returncode == 0
-    assert stream.text(250) == expected
+    assert stream.text(800) == expected
 
     told = events(own_engine, rid)
     assert told["held"]["who"].startswith("uid=")
@@ -133,12 +133,12 @@ def test_values_are_tuned_all_or_none_and_read_back(own_engine):
 
 def test_a_waiting_request_that_is_held_is_not_started(own_engine):
     assert own_engine.tfctl("tune", "max_swaps_per_s=0").returncode == 0
-    first = Stream(own_engine, 120)
+    first = Stream(own_engine, 800)
     running = live(own_engine, "running")
     second = Stream(own_engine, 30)
     rid = live(own_engine, "waiting", but=(running,))
     assert own_engine.tfctl("pause", rid).returncode == 0
-    first.text(120)
+    first.text(800)
     own_engine.row_when(running, lambda row: row["state"] == "finished")
     time.sleep(1.0)
     row = own_engine.rows()[rid]
@@ -154,11 +154,11 @@ def test_a_client_that_leaves_while_it_is_held_leaves_nothing_behind(own_engine,
     others: tuple[str, ...] = ()
     first = None
     if state == "waiting":
-        first = Stream(own_engine, 100)
+        first = Stream(own_engine, 800)
         others = (live(own_engine, "running"),)
     url = urlsplit(own_engine.url)
     connection = http.client.HTTPConnection(str(url.hostname), url.port, timeout=60)
-    body = {"model": own_engine.model, "prompt": PROMPT, "max_tokens": 400, "stream": True, "ignore_eos": True}
+    body = {"model": own_engine.model, "prompt": PROMPT, "max_tokens": 2000, "stream": True, "ignore_eos": True}
     headers = {"Content-Type": "application/json", "X-TokenFlow-Rate": "5"}
     connection.request("POST", "/v1/completions", json.dumps(body), headers)
     rid = live(own_engine, state, but=others)
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_while_it_is_held_leaves_nothing_behind(own_engine,
     connection.close()
     own_engine.row_when(rid, lambda row: row["state"] == "aborted")
     if first is not None:
-        first.text(100)
+        first.text(800)
     refused = own_engine.tfctl("resume", rid)
     assert refused.returncode == 1
     wait_until_idle(own_engine)
@@ -180,13 +180,13 @@ def test_a_client_that_leaves_while_it_is_held_leaves_nothing_behind(own_engine,
 def test_who_cannot_be_held_is_told_why(own_engine):
     unknown = own_engine.json("pause", "nosuch")
     assert unknown["error"]["code"] == "not_found"
-    stream = Stream(own_engine, 150)
+    stream = Stream(own_engine, 800)
     rid = live(own_engine, "running")
     assert own_engine.tfctl("resume", rid).returncode == 1
     assert own_engine.tfctl("pause", rid).returncode == 0
     own_engine.row_when(rid, lambda row: row["state"] == "preempted")
     assert own_engine.tfctl("mode", "observe").returncode == 0
-    assert stream.text(150)  # nobody holds it any more
+    assert stream.text(800)  # nobody holds it any more
     refused = own_engine.json("pause", rid)
     assert (refused["error"]["code"], refused["error"]["hint"]) == ("unsupported", "tfctl mode enforce")
     mode = own_engine.json("events", "--kind", "mode", "-n", "1")["events"][0]
