@@ -140,6 +140,17 @@ def test_admission_goes_on_as_stock_when_ours_breaks(stage, broken, monkeypatch)
     assert stage.hooks.guard.fault_count == 1
 
 
+def test_those_whom_a_broken_admission_left_aside_are_back_at_the_next_turn(stage, monkeypatch):
+    stage.turn(starts=("c",), held_back=("a", "b"))
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.actuator, "widen", break_down)
+        assert stage.admit() == "batch"
+    assert stage.queue == ["c"]
+    stage.turn()
+    assert stage.queue == ["a", "b", "c"]
+    assert stage.hooks.guard.fault_count == 1
+
+
 def test_a_fault_in_deciding_leaves_the_turn_to_stock(stage):
     stage.observer.governor.next = RuntimeError("planted")
     stage.hooks.before_next_batch(stage.scheduler)

@@ -36,6 +36,7 @@ class Actuator:
         self._scheduler = scheduler
         self.kept = KeptKv(scheduler)
         self._directive: Directive | None = None
+        self._held: HeldBack | None = None
         self._retraction_order: tuple[str, ...] = ()
         self._recomputes: frozenset[str] = frozenset()
         self.mode = Mode.OBSERVE
@@ -99,8 +100,13 @@ class Actuator:
             scheduler.process_batch_result(batch, result)
         scheduler.last_batch = None
 
-    def narrow(self, running_batch: Any) -> HeldBack | None:
-        """Before SGLang's admission: it sees only those who are to start, in order. None: it sees everybody.
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether requests are put aside: during SGLang's admission, and after it if `widen` could not be reached."""
+        return self._held is not None
+
+    def narrow(self, running_batch: Any) -> None:
+        """Before SGLang's admission: it sees only those who are to start, in order; without a directive, everybody.
 
         It also guesses less growth for every request: stock SGLang cannot take a stream out without losing its KV,
         so it keeps room for up to 4096 tokens each. Here the policy keeps the room that is needed.
@@ -110,7 +116,7 @@ class Actuator:
         self.resumed = []
         directive = self._directive
         if directive is None:
-            return None
+            return
         waiting = self._scheduler.waiting_queue
         order = {rid: number for number, rid in enumerate(directive.starts)}
         known = set(directive.held_back)
@@ -120,14 +126,15 @@ class Actuator:
         held = HeldBack(others, chosen, schedule_policy.CLIP_MAX_NEW_TOKENS)
         # Nothing was changed up to here, and nothing fails from here on.
         self._directive, self._recomputes = None, frozenset(directive.recomputes)
+        self._held = held
         self._scheduler.waiting_queue = chosen + unknown
         schedule_policy.CLIP_MAX_NEW_TOKENS = min(GROWTH_TOKENS, held.usual_growth_tokens)
         if chosen:
             running_batch.batch_is_full = False
-        return held
 
-    def widen(self, held: HeldBack | None) -> None:
+    def widen(self) -> None:
         """After SGLang's admission, whatever came of it: nobody is lost from the queue."""
+        held, self._held = self._held, None
         if held is None:
             return
         from sglang.srt.managers import schedule_policy
@@ -154,9 +161,13 @@ class Actuator:
 
     def requeue(self, req: Any) -> None:
         """Back into the queue without the limits of new requests: a paused stream is never turned away."""
+        self._scheduler.waiting_queue.append(req)
+        self._stamp(req)
+
+    def _stamp(self, req: Any) -> None:
+        """What SGLang notes when it queues a request."""
         req.time_stats.set_wait_queue_entry_time()
         req.arrival_processed_tokens = self._scheduler.processed_tokens_counter
-        self._scheduler.waiting_queue.append(req)
 
     def _pause(self, rids: Iterable[str]) -> None:
         batch = self._scheduler.running_batch
@@ -176,10 +187,11 @@ class Actuator:
                 gone = {id(req) for req in released}
                 batch.filter_batch(keep_indices=[i for i, req in enumerate(batch.reqs) if id(req) not in gone])
                 batch.batch_is_full = False
+                self._scheduler.waiting_queue.extend(released)
                 for req in released:
                     if req.last_node is not None:  # the release broke off after the row was given back
                         req.reset_for_retract()
-                    self.requeue(req)
+                    self._stamp(req)
                     self.paused.append(req)
                     self.pause_count += 1
 

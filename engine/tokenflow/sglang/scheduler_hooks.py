@@ -53,6 +53,9 @@ class SchedulerHooks:
         if rank is None:
             return None
         begin_s = time.perf_counter()
+        if rank.actuator.is_narrowed:  # a fault kept the last admission from putting the others back
+            with self._acting(rank, "admission"):
+                rank.actuator.widen()
         self._observe(rank)
         directive = self._decide(rank) if rank.exchange.is_alone else rank.exchange.take()
         rank.actuator.forget()
@@ -63,7 +66,8 @@ class SchedulerHooks:
             rank.actuator.settle()
         with self._guarded("note"):
             rank.note_released()
-        rank.end_turn()
+        with self._guarded("end_turn"):
+            rank.end_turn()
         if rank.observer is not None:
             rank.observer.spent_s += time.perf_counter() - begin_s
         return arguments
@@ -83,15 +87,15 @@ class SchedulerHooks:
         rank = self._rank
         if rank is None or not rank.actuator.is_enforcing:
             return original(scheduler, *args, **kwargs)
-        held = None
         with self._acting(rank, "admission"):
-            held = rank.actuator.narrow(kwargs["running_batch"] if "running_batch" in kwargs else args[-1])
+            rank.actuator.narrow(kwargs["running_batch"] if "running_batch" in kwargs else args[-1])
         try:
             return original(scheduler, *args, **kwargs)
         finally:
+            was_narrowed = rank.actuator.is_narrowed
             with self._acting(rank, "admission"):
-                rank.actuator.widen(held)
-            if held is not None:
+                rank.actuator.widen()
+            if was_narrowed:
                 with self._guarded("note"):
                     rank.note_resumed(time.monotonic())
 
