@@ -174,3 +174,23 @@ async def test_the_stamp_of_the_engine_becomes_wall_time():
     first, second = book.last(2)
     assert first.at < second.at
     assert first.at.endswith("Z")
+
+
+async def test_a_follower_that_does_not_read_holds_nobody_up(rig):
+    book = rig.daemon._events
+    lazy = await rig.client.session.get("http://daemon/v1/events?follow=1", timeout=aiohttp.ClientTimeout())
+    text = "x" * 2000
+    for number in range(3 * event_book.KEPT_EVENTS):
+        book.note(EventKind.FAULT, reason=text, terms={"fault_count": number})
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    (last,) = await lines(rig, "/v1/events?n=1")
+    assert last["terms"]["fault_count"] == 3 * event_book.KEPT_EVENTS - 1
+    told = []
+    async with asyncio.timeout(20):
+        while not told or told[-1]["sequence"] != last["sequence"]:
+            told.append(json.loads(await lazy.content.readline()))
+    lazy.close()
+    lost = [event["terms"]["lost_count"] for event in told if event["kind"] == "lost"]
+    assert lost
+    assert sum(lost) + len(told) - len(lost) == 3 * event_book.KEPT_EVENTS
