@@ -146,7 +146,10 @@ def test_a_rotation_takes_those_along_who_are_next():
     later = paused("later", 1.7)
     assert swaps_of(decide(soon, later, *rows)) == []
     assert sorted(swaps_of(decide(soon, later, paused("due", 0.3), *rows))) == [("a", "due"), ("b", "soon")]
-    assert swaps_of(decide(soon, later, paused("due", 0.3), *rows, quantum_s=0.5)) == [("a", "due")]
+    more = [*rows, running("c", 30.0)]  # the step is paid for: whoever gains by it comes along
+    assert len(swaps_of(decide(soon, later, paused("due", 0.3), *more))) == 3
+    barely = [running("a", 30.0), running("b", 2.6)]
+    assert swaps_of(decide(later, paused("due", 0.3), *barely)) == [("a", "due")]
     close = [running("a", 30.0), running("b", 2.4)]  # would be ahead of it by less than a quantum
     assert swaps_of(decide(soon, paused("due", 0.3), *close)) == [("a", "due")]
     assert len(swaps_of(decide(soon, paused("due", 0.3), running("a", 30.0), running("b", 2.6)))) == 2

@@ -68,12 +68,12 @@ def test_bandwidth_is_a_low_tail_and_service_times_high_ones():
         estimator.observe_evict(float(i), 1_000.0 * (i + 1), 1.0)
         estimator.observe_load(float(i), 2_000.0 * (i + 1), 1.0)
         estimator.observe_schedule(float(i), 0.01 * (i + 1))
-        estimator.observe_prefill(float(i), 100, 0.005 + 100 * 1e-4)
+        estimator.observe_prefill(100, 0.005 + 100 * 1e-4)
     costs = estimator.costs(100.0, 0.99, 300.0)
     assert costs.d2h_bytes_s == pytest.approx(np.quantile(1_000.0 * np.arange(1, 101), 0.01))
     assert costs.h2d_bytes_s == pytest.approx(np.quantile(2_000.0 * np.arange(1, 101), 0.01))
     assert costs.schedule_s == pytest.approx(np.quantile(0.01 * np.arange(1, 101), 0.99))
-    assert costs.prefill_s_per_token == pytest.approx(1e-4)
+    assert costs.prefill_fixed_s + 100 * costs.prefill_s_per_token == pytest.approx(0.015, rel=0.01)
     assert costs.evict_tail_s == pytest.approx(1.0)
     assert costs.mean_kv_tokens == 300.0
 
@@ -90,7 +90,7 @@ def test_transfers_without_bytes_or_time_say_nothing_of_bandwidth():
     for byte_count, service_s in ((0.0, 1.0), (10.0, 0.0), (10.0, 0.001), (10.0, math.nan)):
         estimator.observe_evict(0.0, byte_count, service_s)
         estimator.observe_load(0.0, byte_count, service_s)
-    estimator.observe_prefill(0.0, 0, 1.0)
+    estimator.observe_prefill(0, 1.0)
     costs = estimator.costs(0.0, 0.99, 0.0)
     assert (costs.d2h_bytes_s, costs.h2d_bytes_s) == (Costs().d2h_bytes_s, Costs().h2d_bytes_s)
     assert costs.prefill_s_per_token == Costs().prefill_s_per_token
@@ -205,7 +205,7 @@ def test_where_nothing_fits_there_is_no_capacity():
 
 def test_all_of_an_estimator_s_windows_slide():
     estimator = CostEstimator(Costs(evict_fixed_s=0.0, load_fixed_s=0.0), window_s=10.0)
-    for name in ("evict_s", "load_s", "schedule_s", "prefill_s_per_token"):
+    for name in ("evict_s", "load_s", "schedule_s"):
         tail = getattr(estimator, name)
         tail.observe(0.0, 100.0)
         for i in range(30):
@@ -221,18 +221,28 @@ def test_all_of_an_estimator_s_windows_slide():
 
 
 def test_fixed_costs_come_from_the_profile_and_are_taken_off_before_bandwidth():
-    prior = Costs(evict_fixed_s=0.5, load_fixed_s=0.25, prefill_fixed_s=0.125)
+    prior = Costs(evict_fixed_s=0.5, load_fixed_s=0.25)
     estimator = CostEstimator(prior)
     for i in range(40):
         estimator.observe_evict(float(i), 100.0, 1.5)
         estimator.observe_load(float(i), 100.0, 2.25)
-        estimator.observe_prefill(float(i), 10, 0.225)
-        estimator.observe_prefill(float(i), 10, 0.001)  # shorter than the fixed part: nothing per token
     costs = estimator.costs(40.0, 0.5, 0.0)
-    assert (costs.evict_fixed_s, costs.load_fixed_s, costs.prefill_fixed_s) == (0.5, 0.25, 0.125)
+    assert (costs.evict_fixed_s, costs.load_fixed_s) == (0.5, 0.25)
     assert costs.d2h_bytes_s == pytest.approx(100.0)
     assert costs.h2d_bytes_s == pytest.approx(50.0)
-    assert costs.prefill_s_per_token == pytest.approx(0.005)
+
+
+def test_a_step_in_which_streams_only_come_back_is_not_the_price_of_a_token():
+    """One new token each in a step of 0.1 s: the step is what costs, and prompts are as cheap as they were."""
+    estimator = CostEstimator()
+    for i in range(60):
+        count = 1 + i % 8
+        estimator.observe_prefill(count, 0.1 + 0.004 * count, count)
+        estimator.observe_prefill(40 * count, 0.1 + 0.004 * count + 0.001 * 40 * count, count)
+    costs = estimator.costs(0.0, 0.99, 0.0)
+    assert costs.prefill_fixed_s == pytest.approx(0.1, rel=0.1)
+    assert costs.prefill_row_s == pytest.approx(0.004, rel=0.3)
+    assert costs.prefill_s_per_token == pytest.approx(0.001, rel=0.05)
 
 
 def test_a_bandwidth_is_never_nothing():

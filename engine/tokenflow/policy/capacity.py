@@ -3,24 +3,30 @@
 import numpy as np
 from numpy.typing import NDArray
 
-_BATCH_SCALE = 16.0
-_CONTEXT_SCALE = 16_384.0
+DECODE_SCALE = (16.0, 16_384.0)
+PREFILL_SCALE = (8.0, 512.0)
 
 
 class StepTimeFit:
-    """Online fit of T(B, S) = c0 + c1·B + c2·S to decode step times: batch B, context tokens S in all, seconds.
+    """Online fit of T(B, S) = c0 + c1·B + c2·S to step times in seconds: batch B and tokens S in all.
 
+    For decode steps S is the context; for prefill steps it is the new tokens (`scale` says which sizes are usual).
     Ridge regression towards a prior, with exponential forgetting. A steady batch says nothing about other batches
     (its rows are all alike), and then the prior decides the directions that were not seen. Coefficients are never
-    negative. Steps that contain prefill do not belong here.
+    negative. Decode and prefill steps each have a fit of their own.
     """
 
     def __init__(
-        self, prior: tuple[float, float, float] = (0.02, 2e-4, 1e-7), *, forgetting: float = 0.995, ridge: float = 1.0
+        self,
+        prior: tuple[float, float, float] = (0.02, 2e-4, 1e-7),
+        *,
+        scale: tuple[float, float] = DECODE_SCALE,
+        forgetting: float = 0.995,
+        ridge: float = 1.0,
     ) -> None:
         assert all(value >= 0 for value in prior)
         assert 0 < forgetting <= 1
-        self._scale = np.array([1.0, _BATCH_SCALE, _CONTEXT_SCALE])
+        self._scale = np.array([1.0, *scale])
         self._prior = np.array(prior) * self._scale
         self._forgetting = forgetting
         self._ridge = ridge
@@ -29,11 +35,11 @@ class StepTimeFit:
         self._solved: NDArray[np.float64] | None = None
         self.count = 0
 
-    def observe(self, batch: int, context_tokens: float, step_s: float) -> None:
-        """Takes in one decode step. Values that cannot be (no batch, no time, not finite) are dropped."""
-        if batch < 1 or not (np.isfinite(context_tokens) and np.isfinite(step_s)) or context_tokens < 0 or step_s <= 0:
+    def observe(self, batch: int, tokens: float, step_s: float) -> None:
+        """Takes in one step. Values that cannot be (no batch, no time, not finite) are dropped."""
+        if batch < 1 or not (np.isfinite(tokens) and np.isfinite(step_s)) or tokens < 0 or step_s <= 0:
             return
-        features = np.array([1.0, batch / _BATCH_SCALE, context_tokens / _CONTEXT_SCALE])
+        features = np.array([1.0, batch, tokens]) / self._scale
         self._gram = self._gram * self._forgetting + np.outer(features, features)
         self._moment = self._moment * self._forgetting + features * step_s
         self._solved = None
@@ -41,16 +47,16 @@ class StepTimeFit:
 
     @property
     def coefficients(self) -> tuple[float, float, float]:
-        """c0 in seconds, c1 in seconds per request, c2 in seconds per context token."""
+        """c0 in seconds, c1 in seconds per request, c2 in seconds per token."""
         if self._solved is None:
             self._solved = self._solve()
         c0, c1, c2 = (self._solved / self._scale).tolist()
         return c0, c1, c2
 
-    def step_s(self, batch: float, context_tokens: float) -> float:
-        """The decode step to expect, in seconds."""
+    def step_s(self, batch: float, tokens: float) -> float:
+        """The step to expect, in seconds."""
         c0, c1, c2 = self.coefficients
-        return c0 + c1 * batch + c2 * context_tokens
+        return c0 + c1 * batch + c2 * tokens
 
     def _solve(self) -> NDArray[np.float64]:
         """Coefficients that turn out negative are held at 0 and the others fitted again (at most three times)."""

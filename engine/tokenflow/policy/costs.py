@@ -31,7 +31,8 @@ class Costs:
     d2h_bytes_s: float = 5e9
     h2d_bytes_s: float = 5e9
     schedule_s: float = 0.05  # the step in progress and one prefill chunk
-    prefill_fixed_s: float = 0.005
+    prefill_fixed_s: float = 0.005  # of one step with prefill, however many requests are in it
+    prefill_row_s: float = 0.0  # of each request in it
     prefill_s_per_token: float = 2e-4
     arrival_rate_per_s: float = 0.0  # moving average
     release_rate_per_s: float = 0.0  # places that come free by themselves; 0: not known
@@ -44,6 +45,7 @@ class Restores:
     """For some rows: seconds until each could generate again once it gets a place, and by which way."""
 
     lead_s: Floats
+    shared_s: Floats  # the part of the lead that a whole group pays once: one step with prefill
     is_load: NDArray[np.bool_]  # from the host; else whatever is missing is computed again
 
 
@@ -51,7 +53,7 @@ def prefill_s(view: "View", rows: Rows) -> Floats:
     """Seconds of prefill that each waiting request needs for its first token."""
     costs = view.engine.costs
     missing = np.fmax(view.context_tokens[rows] - view.kv_device_tokens[rows], 1.0)
-    return costs.prefill_fixed_s + missing * costs.prefill_s_per_token
+    return costs.prefill_fixed_s + costs.prefill_row_s + missing * costs.prefill_s_per_token
 
 
 def restores(view: "View", rows: Rows, restore: Restore) -> Restores:
@@ -64,13 +66,14 @@ def restores(view: "View", rows: Rows, restore: Restore) -> Restores:
     device = view.kv_device_tokens[rows]
     missing = np.fmax(view.context_tokens[rows] - device, 0.0)
     on_host = np.fmin(np.fmax(view.kv_host_tokens[rows] - view.kv_both_tokens[rows], 0.0), missing)
-    compute_s = missing * costs.prefill_s_per_token + np.where(missing > 0.0, costs.prefill_fixed_s, 0.0)
+    begin_s = costs.prefill_fixed_s + costs.prefill_row_s
+    compute_s = missing * costs.prefill_s_per_token + np.where(missing > 0.0, begin_s, 0.0)
     queue_s = costs.load_fixed_s + engine.h2d_backlog_bytes / costs.h2d_bytes_s
     nowhere = missing - on_host
     load_s = (
         np.where(on_host > 0.0, queue_s + on_host * (engine.kv_bytes_per_token / costs.h2d_bytes_s), 0.0)
         + nowhere * costs.prefill_s_per_token
-        + np.where(nowhere > 0.0, costs.prefill_fixed_s, 0.0)
+        + np.where(nowhere > 0.0, begin_s, 0.0)
     )
     if restore is Restore.LOAD:
         is_load = np.ones(len(rows), np.bool_)
@@ -78,7 +81,8 @@ def restores(view: "View", rows: Rows, restore: Restore) -> Restores:
         is_load = missing <= 0.0
     else:
         is_load = load_s <= compute_s
-    return Restores(np.where(is_load, load_s, compute_s), is_load)
+    computes = np.where(is_load, nowhere, missing) > 0.0
+    return Restores(np.where(is_load, load_s, compute_s), np.where(computes, costs.prefill_fixed_s, 0.0), is_load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def departures(view: "View", rows: Rows, restore: Restore) -> Departures:
         + engine.h2d_backlog_bytes / costs.h2d_bytes_s
         + context * (bytes_per_token / costs.h2d_bytes_s)
     )
-    compute_s = costs.prefill_fixed_s + context * costs.prefill_s_per_token
+    compute_s = costs.prefill_fixed_s + costs.prefill_row_s + context * costs.prefill_s_per_token
     if restore is Restore.RECOMPUTE:
         is_write = np.zeros(len(rows), np.bool_)
     else:

@@ -3,10 +3,12 @@
 import math
 from dataclasses import dataclass
 
+from tokenflow.policy.capacity import PREFILL_SCALE, StepTimeFit
 from tokenflow.policy.costs import Costs
 from tokenflow.policy.distributions import SlidingTail
 
 _RATE_WINDOW_S = 10.0  # time constant of the arrival and release averages
+_PREFILL_FORGETTING = 0.98  # prefill steps are rare: the last fifty or so count
 _REFRESH_S = 0.25  # quantiles are taken anew this often at most
 
 
@@ -40,7 +42,8 @@ class CostEstimator:
         self.evict_s = SlidingTail(window_s=window_s, prior=prior.evict_tail_s)
         self.load_s = SlidingTail(window_s=window_s)
         self.schedule_s = SlidingTail(window_s=window_s, prior=prior.schedule_s)
-        self.prefill_s_per_token = SlidingTail(window_s=window_s, prior=prior.prefill_s_per_token)
+        per_step = (prior.prefill_fixed_s, prior.prefill_row_s, prior.prefill_s_per_token)
+        self.prefill = StepTimeFit(per_step, scale=PREFILL_SCALE, forgetting=_PREFILL_FORGETTING, ridge=0.05)
         self._d2h = SlidingTail(window_s=window_s, prior=prior.d2h_bytes_s)
         self._h2d = SlidingTail(window_s=window_s, prior=prior.h2d_bytes_s)
         self._arrivals = _EventRate()
@@ -61,10 +64,14 @@ class CostEstimator:
         """From a decision to the step that carries it out: the step in progress and one prefill chunk."""
         self.schedule_s.observe(now_s, seconds)
 
-    def observe_prefill(self, now_s: float, new_tokens: int, seconds: float) -> None:
-        """A prefill (or recompute) of `new_tokens` took this long."""
+    def observe_prefill(self, new_tokens: int, seconds: float, request_count: int = 1) -> None:
+        """A step that computed `new_tokens` of prompts (or of KV that was lost) for so many requests took this long.
+
+        A fit and not a mean of seconds per token (paper section 4.2): a stream that comes back with its KV computes
+        one token in a whole step, and a mean would take that for the price of every token.
+        """
         if new_tokens > 0:
-            self.prefill_s_per_token.observe(now_s, max(seconds - self._prior.prefill_fixed_s, 0.0) / new_tokens)
+            self.prefill.observe(request_count, new_tokens, seconds)
 
     def observe_arrival(self, now_s: float) -> None:
         self._arrivals.event(now_s)
@@ -85,15 +92,16 @@ class CostEstimator:
 
     def _measure(self, now_s: float, tail_quantile: float, mean_kv_tokens: float) -> Costs:
         prior = self._prior
-        recompute = self.prefill_s_per_token.mean()  # a sliding average (paper section 4.2), not a tail
+        fixed_s, row_s, per_token_s = self.prefill.coefficients  # expected times, not tails (paper section 4.2)
         return Costs(
             evict_fixed_s=prior.evict_fixed_s,
             load_fixed_s=prior.load_fixed_s,
             d2h_bytes_s=max(_or(self._d2h.quantile(1.0 - tail_quantile), prior.d2h_bytes_s), 1.0),
             h2d_bytes_s=max(_or(self._h2d.quantile(1.0 - tail_quantile), prior.h2d_bytes_s), 1.0),
             schedule_s=_or(self.schedule_s.quantile(tail_quantile), prior.schedule_s),
-            prefill_fixed_s=prior.prefill_fixed_s,
-            prefill_s_per_token=_or(recompute, prior.prefill_s_per_token),
+            prefill_fixed_s=fixed_s,
+            prefill_row_s=row_s,
+            prefill_s_per_token=per_token_s,
             arrival_rate_per_s=self._arrivals.at(now_s),
             release_rate_per_s=self._releases.at(now_s),
             evict_tail_s=_or(self.evict_s.quantile(tail_quantile), prior.evict_tail_s),

@@ -9,18 +9,20 @@ from tokenflow.policy.benefit import UNKNOWN_WAIT_S, StallCost, gain_s, victim_c
 from tokenflow.policy.ledger import claims
 from tokenflow.policy.plan import Cause
 from tokenflow.policy.safety import required_runway_s
-from tokenflow.policy.seekers import BOUND, CAUSES, FIRST, NOTHING, OUTRANK, RESCUE, SHARE, Seekers
+from tokenflow.policy.seekers import BOUND, CAUSES, FIRST, NOTHING, OUTRANK, RESCUE, RIDE, SHARE, Seekers
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats
-from tokenflow.policy.victims import Departure, Victims, find_victims
+from tokenflow.policy.victims import Departure, Victims, find_victims, ready_soon
 
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Chosen = list[tuple[int, Departure, float]]  # number of the victim, how it leaves, the runway it must have
 
 _EPSILON_S = 1e-9
-SWAP_COST_FACTOR = 8.0  # before it is due, a rescue must buy this many times what the swap costs (docs/policy.md)
-_FREE_PLACE, _OVERLOAD, _FIRST_TOKEN, _RESCUE = Cause.FREE_PLACE, Cause.OVERLOAD, Cause.FIRST_TOKEN, Cause.RESCUE
+SWAP_COST_FACTOR = 8.0  # before it is due, a swap must buy this many times what it costs (docs/policy.md)
+GATHER_STEPS = 4.0  # how long a swap waits for others to join it
+_FREE_PLACE, _OVERLOAD, _FIRST_TOKEN = Cause.FREE_PLACE, Cause.OVERLOAD, Cause.FIRST_TOKEN
+_RESCUE, _SHARE = Cause.RESCUE, Cause.SHARE
 
 
 class Rotation:
@@ -49,9 +51,11 @@ class Rotation:
         self._read(order)
         # Below the tail of one step and its prefill chunk nothing can be had: that much may always be spent.
         budget_s = max(float(self._runs_s.min()) if self._runs_s.size else math.inf, self._costs.schedule_s)
-        may_swap = turn.swap_credit >= 1.0
+        may_swap = turn.swap_credit >= 1.0 and not self._should_gather()
+        if not self._pays_for_a_step():
+            self._open[SHARE] = False
         for place, want in enumerate(self._wants):
-            if turn.starts and self._spent_s + self._lead_s[place] > budget_s:
+            if turn.starts and self._spent_s + self._added_s(place) > budget_s:
                 break  # the rest of the group would let somebody who runs go dry: the next decision is a step away
             if ledger.can_take(self._claims.tokens[place], self._claims.own_tokens[place]):
                 self._start(place, CAUSES[BOUND] if want == BOUND else _FREE_PLACE, None, None)
@@ -73,6 +77,7 @@ class Rotation:
         self._rows: list[int] = rows.tolist()
         self._wants: list[int] = seekers.wants[index].tolist()
         self._lead_s: list[float] = terms.lead_s[index].tolist()
+        self._shared_s: list[float] = terms.shared_s[index].tolist()
         self._slack_s: list[float] = terms.slack_s[index].tolist()
         self._urgency_s: list[float] = terms.urgency_s[index].tolist()
         self._is_load: list[bool] = terms.is_load[index].tolist()
@@ -86,7 +91,45 @@ class Rotation:
             self._rows[place], cause, self._claims.tokens[place], self._claims.own_tokens[place], self._is_load[place],
             self._urgency_s[place], benefit_s, partner,
         )  # fmt: skip
-        self._spent_s += self._lead_s[place]
+        self._spent_s += self._added_s(place)
+
+    def _added_s(self, place: int) -> float:
+        """What this one adds to the group's time. The first pays for the step: even with all KV there, one token is
+        computed in it."""
+        costs, lead_s = self._costs, self._lead_s[place]
+        if self._spent_s <= 0.0:
+            return max(lead_s, costs.prefill_fixed_s + costs.prefill_row_s)
+        return max(lead_s - self._shared_s[place], costs.prefill_row_s)
+
+    def _should_gather(self) -> bool:
+        """Whether to wait a step or two, because then twice as many could be paused in one group.
+
+        Every group costs those who go on running a step. Not while a paused stream would run dry meanwhile, nor where
+        those who may leave now are enough.
+        """
+        view, victims = self._turn.view, self._candidates()
+        gather_s = GATHER_STEPS * view.engine.step_s
+        asking = sum(want != NOTHING for want in self._wants) - max(self._turn.ledger.slots, 0)
+        ready_count = len(victims.rows)
+        if not 0 < ready_count < asking or BOUND in self._wants:
+            return False
+        due_s = gather_s + self._costs.prefill_fixed_s + view.engine.step_s
+        for want, slack_s, lead_s in zip(self._wants, self._slack_s, self._lead_s, strict=True):
+            if want not in (FIRST, NOTHING) and slack_s - lead_s <= due_s:
+                return False
+        return ready_soon(self._turn, self._seekers.firsts_wait, gather_s) >= ready_count
+
+    def _pays_for_a_step(self) -> bool:
+        """Whether a group of `share` swaps gains enough for the step that its return costs everybody else."""
+        turn, costs = self._turn, self._costs
+        beyond_count = sum(self._candidates().is_beyond) if self._open[SHARE] else 0
+        pairs = min(self._wants.count(SHARE), beyond_count)
+        if not pairs:
+            return False
+        others = max(turn.running.size - pairs, 0)
+        return pairs * turn.tunables.quantum_s > SWAP_COST_FACTOR * others * (
+            costs.prefill_fixed_s + pairs * costs.prefill_row_s
+        )
 
     def _candidates(self) -> Victims:
         if self._victims is None:
@@ -104,6 +147,8 @@ class Rotation:
     def _swap(self, place: int, want: int) -> bool:
         """Makes room for one seeker if that is safe and worth it, or leaves everything as it is."""
         turn = self._turn
+        if want == RIDE and not turn.pauses:
+            return False
         victims = self._candidates()
         chosen = self._collect(victims, place, want, must_be_safe=True)
         if not chosen and want == BOUND:
@@ -183,7 +228,8 @@ class Rotation:
         )
 
     def _hold_s(self, place: int) -> float:
-        return self._lead_s[place] + self._turn.tunables.first_run_tokens * self._turn.view.engine.step_s
+        first_run_s = self._turn.tunables.first_run_tokens * self._turn.view.engine.step_s
+        return self._spent_s + self._added_s(place) + first_run_s
 
     def _rival_s(self, place: int, want: int, leaving: Departure) -> float:
         """The runway that a victim needs beside being safe, for a newcomer that has runway itself.
@@ -192,14 +238,14 @@ class Rotation:
         for little longer than the swap takes would use up capacity in swaps (docs/policy.md). One that is taken along
         with a group has a whole quantum left, and the victim must have that more.
         """
-        if want not in (RESCUE, SHARE):
+        if want not in (RESCUE, SHARE, RIDE):
             return 0.0
         tunables, step_s = self._turn.tunables, self._turn.view.engine.step_s
         slack_s, lead_s, schedule_s = self._slack_s[place], self._lead_s[place], self._costs.schedule_s
         margin_s = slack_s - lead_s - schedule_s
         if margin_s <= 2.0 * step_s:
             return slack_s
-        if margin_s - tunables.reserve_s > step_s:
+        if margin_s - tunables.reserve_s > step_s and want != RIDE:
             return slack_s + tunables.quantum_s
         cost_s = lead_s + leaving.evict_s + leaving.load_s + schedule_s
         return slack_s + min(SWAP_COST_FACTOR * cost_s, 2.0 * tunables.quantum_s)
@@ -213,8 +259,9 @@ class Rotation:
         wait_s = UNKNOWN_WAIT_S
         if costs.release_rate_per_s > 0.0:
             wait_s = min((self._queue + 1) / costs.release_rate_per_s, UNKNOWN_WAIT_S)
-        net_s = gain_s(CAUSES[want], self._slack_s[place], lead_s, wait_s, tunables)
-        net_s -= tunables.weight_stall * (self._stall.stall_s(spent_s + lead_s) - self._stall.stall_s(spent_s))
+        net_s = gain_s(_SHARE if want == RIDE else CAUSES[want], self._slack_s[place], lead_s, wait_s, tunables)
+        after_s = spent_s + self._added_s(place)
+        net_s -= tunables.weight_stall * (self._stall.stall_s(after_s) - self._stall.stall_s(spent_s))
         hold_s = costs.schedule_s
         if want == FIRST:
             hold_s += self._hold_s(place)

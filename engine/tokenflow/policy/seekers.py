@@ -19,6 +19,7 @@ RESCUE: Final = 2
 SHARE: Final = 3
 OUTRANK: Final = 4  # one of the admitted against one who is not, in overload
 BOUND: Final = 5
+RIDE: Final = 6  # taken along by a group that goes anyway
 CAUSES: Final = (
     Cause.FREE_PLACE,
     Cause.FIRST_TOKEN,
@@ -26,6 +27,7 @@ CAUSES: Final = (
     Cause.SHARE,
     Cause.OVERLOAD,
     Cause.STARVATION_BOUND,
+    Cause.RESCUE,
 )
 
 _SPARE_CANDIDATES = 32  # looked at beyond those who could get a place at all
@@ -46,8 +48,9 @@ def classify(turn: Turn, rows: Rows, terms: Urgencies, beyond_exists: bool) -> S
     """Who may ask for a swap, and why.
 
     A rotation begins when a first token is awaited or a paused stream has less than one step (beyond lead and
-    reserve) left; it takes everybody along who would have less than a quantum left. One row at most is marked as
-    past the starvation bound: the one that has gone without for longest.
+    reserve) left; it takes everybody along who would have less than a quantum left, and, unless first tokens wait,
+    whoever of the others gains by it: the step in which streams come back is paid for by then. One row at most is
+    marked as past the starvation bound: the one that has gone without for longest.
     """
     view, tunables = turn.view, turn.tunables
     step_s = view.engine.step_s
@@ -58,10 +61,13 @@ def classify(turn: Turn, rows: Rows, terms: Urgencies, beyond_exists: bool) -> S
     if terms.is_paused_reader.any():
         ahead_s = view.engine.costs.schedule_s + tunables.reserve_s
         margin_s = np.where(terms.is_paused_reader, terms.slack_s - terms.lead_s - ahead_s, np.inf)
+        begins = firsts_wait or bool(margin_s.min() <= step_s)
+        if (begins or beyond_exists) and not (firsts_wait or is_overloaded):
+            wants[terms.is_paused_reader] = RIDE
         if beyond_exists:
             shareable = view.unread_tokens[rows] < 0.5 * tunables.max_unread_ratio * view.length_tokens[rows]
             wants[terms.is_paused_reader & shareable] = SHARE
-        if firsts_wait or margin_s.min() <= step_s:
+        if begins:
             wants[margin_s <= max(tunables.quantum_s, step_s)] = RESCUE
     if firsts_wait:
         wants[terms.is_first] = FIRST

@@ -1,5 +1,6 @@
 """The columns of all live requests, kept up to date row by row, so that a view costs no copying."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -79,6 +80,19 @@ class RequestTable:
         row = self._rows[rid]
         for name, value in values.items():
             self._columns[name][row] = value
+
+    @property
+    def rids(self) -> Sequence[str]:
+        """Whose row is which, until the next `add` or `remove`."""
+        return self._rids
+
+    def fill(self, names: Sequence[str], rows: Sequence[Sequence[float]]) -> None:
+        """Writes these columns of all rows at once, in the order of `rids`. `state` takes StateCode numbers."""
+        assert len(rows) == len(self._rids)
+        if not rows:
+            return
+        for name, values in zip(names, np.array(rows, np.float64).T, strict=True):
+            self.column(name)[:] = values
 
     def column(self, name: str) -> NDArray[Any]:
         """One column over all rows, writable. `state` holds StateCode numbers."""

@@ -30,6 +30,7 @@ class Urgencies:
 
     slack_s: Floats
     lead_s: Floats
+    shared_s: Floats  # of the lead: what a group pays once
     starving_s: Floats  # how long it has gone without what it needs
     urgency_s: Floats
     is_first: Flags  # somebody waits for its first token
@@ -73,4 +74,6 @@ def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
         slack_s[paused] -= np.where(slack_s[paused] > 0.0, 0.0, dry_s)
     back = restores(view, rows, tunables.restore)
     urgency_s = slack_s - back.lead_s - starving_s * (1.0 / bound_s)
-    return Urgencies(slack_s, back.lead_s, starving_s, urgency_s, is_first, is_paused_reader, back.is_load)
+    return Urgencies(
+        slack_s, back.lead_s, back.shared_s, starving_s, urgency_s, is_first, is_paused_reader, back.is_load
+    )

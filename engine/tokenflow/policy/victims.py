@@ -55,7 +55,7 @@ class Victims:
         if leaving.action is _OFFLOAD and leaving.written_tokens > self.turn.ledger.host_free_tokens:
             costs = self.turn.view.engine.costs  # the host filled up within this decision
             context = self.turn.view.context_tokens.item(self.rows[index])
-            load_s = costs.prefill_fixed_s + context * costs.prefill_s_per_token
+            load_s = costs.prefill_fixed_s + costs.prefill_row_s + context * costs.prefill_s_per_token
             return Departure(_DROP, 0.0, load_s, leaving.freed_tokens, 0.0)
         return leaving
 
@@ -81,13 +81,27 @@ def may_leave(turn: Turn, firsts_wait: bool) -> Flags:
     A later run lasts at least the quantum; a first run may end after `first_run_tokens` while others wait for
     their first token. Everybody makes one token at least, or swaps alone could fill the time.
     """
-    view, tunables, rows = turn.view, turn.tunables, turn.running
+    view, rows = turn.view, turn.running
     run_tokens = view.run_tokens[rows]
-    is_done = view.since_s[rows] <= view.engine.now_s - tunables.quantum_s + _EPSILON_S
-    if firsts_wait:
-        is_done |= view.is_first_run[rows] & (run_tokens >= tunables.first_run_tokens)
+    is_done = has_run(turn, firsts_wait)
     least_tokens = view.engine.costs.schedule_s / max(view.engine.step_s, 1e-4)
     return is_done & (run_tokens >= 1.0) & view.may_pause[rows] & (view.remaining_tokens[rows] > least_tokens)
+
+
+def has_run(turn: Turn, firsts_wait: bool, ahead_s: float = 0.0) -> Flags:
+    """Running rows whose run has been long enough, or will have been in `ahead_s`."""
+    view, tunables, rows = turn.view, turn.tunables, turn.running
+    is_done: Flags = view.since_s[rows] <= view.engine.now_s + ahead_s - tunables.quantum_s + _EPSILON_S
+    if firsts_wait:
+        made = view.run_tokens[rows] + ahead_s / max(view.engine.step_s, 1e-4)
+        is_done |= view.is_first_run[rows] & (made >= tunables.first_run_tokens)
+    return is_done
+
+
+def ready_soon(turn: Turn, firsts_wait: bool, ahead_s: float) -> int:
+    """How many running rows may not leave yet, but will have run long enough in `ahead_s`."""
+    is_soon = has_run(turn, firsts_wait, ahead_s) & ~has_run(turn, firsts_wait) & turn.view.may_pause[turn.running]
+    return int(is_soon.sum())
 
 
 def beyond_cap(view: View, rows: Rows, max_unread_ratio: float) -> Flags:

@@ -15,7 +15,7 @@ from tokenflow.policy.standing import standing
 from tokenflow.policy.states import RequestState
 from tokenflow.policy.table import RequestTable
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.view import EngineView, RequestView, View
+from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView, RequestView, StateCode, View
 from tokenflow.sglang.kept_kv import KeptKv
 from tokenflow.sglang.kv_tree import Copies
 from tokenflow.sglang.kv_watch import KvWatch
@@ -26,6 +26,26 @@ from tokenflow.wire import Latency, Tail
 COPIES_FRESH_S = 0.25  # how long a look at the tree for a paused stream's KV is believed
 NO_COPIES = Copies(0, 0, 0)
 _HOLDERS = (RequestState.RUNNING, RequestState.PREFILLING, RequestState.LOADING)
+_PREEMPTED = RequestState.PREEMPTED
+_CODES = {state: int(StateCode.of(state)) for state in RequestState}
+_NO_READER = float("nan")
+_CHANGING = (
+    "state",
+    "since_s",
+    "rate_tok_s",
+    "unread_tokens",
+    "dry_s",
+    "is_started",
+    "run_tokens",
+    "is_first_run",
+    "context_tokens",
+    "remaining_tokens",
+    "kv_device_tokens",
+    "kv_host_tokens",
+    "kv_both_tokens",
+    "may_pause",
+    "is_held",
+)
 
 
 @dataclass(slots=True)
@@ -93,7 +113,7 @@ class PolicyDriver:
             evict_s=_tail(costs.evict_s),
             load_s=_tail(costs.load_s),
             schedule_s=_tail(costs.schedule_s),
-            recompute_s_per_token=costs.prefill_s_per_token.mean() if costs.prefill_s_per_token.count else None,
+            recompute_s_per_token=costs.prefill.coefficients[2] if costs.prefill.count else None,
         )
 
     def _look(self, now_s: float) -> View:
@@ -102,31 +122,25 @@ class PolicyDriver:
             del self._runs[rid]
             self._table.remove(rid)
             self.costs.observe_release(now_s)
+        if len(requests) > len(self._runs):
+            for entry in requests.values():
+                self._register(entry, now_s)
         pausable = {id(req) for req in self._scheduler.running_batch.reqs} if self._scheduler.running_batch else set()
-        holders = running = 0
-        context_sum = paused_device_tokens = paused_host_only_tokens = 0
-        for entry in requests.values():
-            row = self._row(entry, now_s, id(entry.req) in pausable)
-            self._table.add(row)
-            context_sum += int(row.context_tokens)
-            if row.state in _HOLDERS:
-                holders += 1
-                running += 1
-            elif row.state is RequestState.PREEMPTED:
-                paused_device_tokens += int(row.kv_device_tokens)
-                paused_host_only_tokens += int(row.kv_host_tokens - row.kv_both_tokens)
-        mean_context = context_sum / max(len(requests), 1)
-        engine = self._engine_view(now_s, holders, mean_context, paused_device_tokens, paused_host_only_tokens)
-        return self._table.view(engine, self._carry)
+        rows = []
+        for rid in self._table.rids:
+            entry = requests[rid]
+            rows.append(self._row(entry, self._runs[rid], now_s, id(entry.req) in pausable))
+        self._table.fill(_CHANGING, rows)
+        return self._table.view(self._engine_view(now_s), self._carry)
 
-    def _engine_view(
-        self,
-        now_s: float,
-        holders: int,
-        mean_context: float,
-        paused_device_tokens: int,
-        paused_host_only_tokens: int,
-    ) -> EngineView:
+    def _engine_view(self, now_s: float) -> EngineView:
+        table, state = self._table, self._table.column("state")
+        holders = int(((state >= RUNNING) & (state <= LOADING)).sum())
+        mean_context = float(table.column("context_tokens").mean()) if len(table) else 0.0
+        is_paused = state == PREEMPTED
+        on_device = table.column("kv_device_tokens")[is_paused]
+        on_host_only = (table.column("kv_host_tokens") - table.column("kv_both_tokens"))[is_paused]
+        paused_device_tokens, paused_host_only_tokens = int(on_device.sum()), int(on_host_only.sum())
         pools = self.kv.pools()
         slots = int(self._scheduler.max_running_requests)
         self.capacity_tok_s = self.steps.capacity_tok_s(slots, pools.total_tokens, mean_context)
@@ -148,63 +162,64 @@ class PolicyDriver:
             costs=self.costs.costs(now_s, self.tunables.tail_quantile, mean_context),
         )
 
-    def _row(self, entry: TrackedRequest, now_s: float, is_pausable: bool) -> RequestView:
+    def _register(self, entry: TrackedRequest, now_s: float) -> None:
+        """A request that is new here: what will not change of its row."""
+        stream = entry.stream
+        if stream.rid in self._runs:
+            return
+        self._runs[stream.rid] = _Run(RequestState.WAITING, stream.arrival_s)
+        self.costs.observe_arrival(now_s)
+        most = int(entry.req.sampling_params.max_new_tokens)
+        self._table.add(RequestView(stream.rid, arrival_s=stream.arrival_s, length_tokens=most))
+
+    def _row(self, entry: TrackedRequest, run: _Run, now_s: float, is_pausable: bool) -> tuple[float, ...]:
+        """Values of the columns `_CHANGING`."""
         stream, req = entry.stream, entry.req
-        buffer = stream.buffer
+        buffer, state = stream.buffer, stream.state
         buffer.advance(now_s)
-        run = self._run(entry, now_s)
         made = buffer.generated_tokens
-        committed = stream.prompt_tokens + max(made - 1, 0)
+        if run.state is not state:
+            self._note_change(run, state, made, now_s)
         device = host = both = 0
-        if stream.state is RequestState.PREEMPTED:
+        if state is _PREEMPTED:
             if now_s - run.copies_s > COPIES_FRESH_S:
                 run.copies, run.copies_s = self._kept.copies(req), now_s
             device, host, both = run.copies
-        elif stream.state in _HOLDERS:
+        elif state in _HOLDERS:
             device = req.kv.kv_committed_len
             both = host = min(self._kept.written_tokens(req), device)
         stream.kv_device_tokens, stream.kv_host_tokens = device, host
-        most = int(req.sampling_params.max_new_tokens)
-        rate_tok_s = buffer.rate_tok_s if buffer.has_reader and buffer.rate_tok_s is not None else float("nan")
-        return RequestView(
-            stream.rid,
-            state=stream.state,
-            arrival_s=stream.arrival_s,
-            since_s=run.since_s,
-            rate_tok_s=rate_tok_s,
-            unread_tokens=buffer.unread_tokens or 0.0,
-            dry_s=buffer.dry_s,
-            is_started=made > 0,
-            run_tokens=made - run.start_tokens,
-            is_first_run=run.run_count <= 1,
-            context_tokens=committed if made else stream.prompt_tokens,
-            remaining_tokens=max(most - made, 0),
-            length_tokens=most,
-            kv_device_tokens=device,
-            kv_host_tokens=host,
-            kv_both_tokens=both,
-            may_pause=is_pausable and can_come_back(req),
-            is_held=entry.is_held,
+        rate_tok_s = buffer.rate_tok_s if buffer.has_reader else None
+        return (
+            _CODES[state],
+            run.since_s,
+            _NO_READER if rate_tok_s is None else rate_tok_s,
+            made - buffer.consumed_tokens,
+            buffer.dry_s,
+            made > 0,
+            made - run.start_tokens,
+            run.run_count <= 1,
+            stream.prompt_tokens + (made - 1 if made else 0),
+            max(int(req.sampling_params.max_new_tokens) - made, 0),
+            device,
+            host,
+            both,
+            is_pausable and can_come_back(req),
+            entry.is_held,
         )
 
-    def _run(self, entry: TrackedRequest, now_s: float) -> _Run:
-        """Notices when a request has entered another state, and counts its runs."""
-        state = entry.stream.state
-        run = self._runs.get(entry.stream.rid)
-        if run is None:
-            run = self._runs[entry.stream.rid] = _Run(RequestState.WAITING, entry.stream.arrival_s)
-            self.costs.observe_arrival(now_s)
-        if run.state is not state:
-            was_holder, is_holder = run.state in _HOLDERS, state in _HOLDERS
-            run.state = state
-            if was_holder != is_holder:
-                run.since_s = now_s
-                if is_holder:
-                    run.run_count += 1
-                    run.start_tokens = entry.stream.buffer.generated_tokens
-                else:
-                    run.copies_s = float("-inf")
-        return run
+    def _note_change(self, run: _Run, state: RequestState, made: int, now_s: float) -> None:
+        """The request has entered another state: a run begins or ends."""
+        was_holder, is_holder = run.state in _HOLDERS, state in _HOLDERS
+        run.state = state
+        if was_holder == is_holder:
+            return
+        run.since_s = now_s
+        if is_holder:
+            run.run_count += 1
+            run.start_tokens = made
+        else:
+            run.copies_s = float("-inf")
 
 
 def can_come_back(req: Any) -> bool:

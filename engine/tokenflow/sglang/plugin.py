@@ -66,9 +66,10 @@ def _hook_frontend(frontend: Any) -> None:
 def _register_scheduler(folder: Path) -> None:
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from tokenflow.sglang import compat, settings
+    from tokenflow.sglang import compat, cpu_attention, settings
     from tokenflow.sglang.scheduler_hooks import SchedulerHooks
 
+    cpu_attention.apply()
     problem = compat.find_mismatch(compat.ALL_TARGETS)
     if problem is not None:
         logger.warning("tokenflow: nothing is hooked in the scheduler: %s", problem)

@@ -20,10 +20,15 @@ class _Launched:
     batch_size: int
     context_tokens: int
     new_tokens: int
+    prompt_ratio: float  # share of `new_tokens` that are prompts' and not of streams that come back
 
 
 class StepMeter:
-    """Feeds the step-time fit and the prefill cost; keeps the share of time that goes into prefill."""
+    """Feeds the step-time fit and the prefill cost; keeps the share of time that goes into prompts.
+
+    A step in which streams come back with their KV makes a token for each of them, as a decode step does: it takes
+    nothing from capacity, and what swaps cost beyond that is the policy's own doing.
+    """
 
     def __init__(self, costs: CostEstimator, fit: StepTimeFit) -> None:
         self._costs = costs
@@ -43,9 +48,9 @@ class StepMeter:
         if not 0.0 < step_s < 60.0:
             return
         weight = min(step_s / _SHARE_WINDOW_S, 1.0)
-        self._prefill_share += weight * (float(previous.is_prefill) - self._prefill_share)
+        self._prefill_share += weight * (previous.prompt_ratio - self._prefill_share)
         if previous.is_prefill:
-            self._costs.observe_prefill(now_s, previous.new_tokens, step_s)
+            self._costs.observe_prefill(previous.new_tokens, step_s, previous.batch_size)
         else:
             self._fit.observe(previous.batch_size, previous.context_tokens, step_s)
         self._costs.observe_schedule(now_s, step_s)
@@ -68,6 +73,10 @@ class StepMeter:
 
 def _describe(batch: Any, launch_s: float) -> _Launched:
     is_prefill = batch.forward_mode.is_extend()
-    context_tokens = 0 if is_prefill else sum(len(r.origin_input_ids) + len(r.output_ids) for r in batch.reqs)
-    new_tokens = int(batch.extend_num_tokens or 0) if is_prefill else 0
-    return _Launched(launch_s, is_prefill, len(batch.reqs), context_tokens, new_tokens)
+    if not is_prefill:
+        context_tokens = sum(len(req.origin_input_ids) + len(req.output_ids) for req in batch.reqs)
+        return _Launched(launch_s, False, len(batch.reqs), context_tokens, 0, 0.0)
+    new_tokens = int(batch.extend_num_tokens or 0)
+    lengths = zip(batch.reqs, batch.extend_lens or (), strict=False)
+    prompt_tokens = sum(length for req, length in lengths if req.retraction_count == 0)
+    return _Launched(launch_s, True, len(batch.reqs), 0, new_tokens, min(prompt_tokens / max(new_tokens, 1), 1.0))
