@@ -22,7 +22,7 @@ def component_type(monkeypatch):
 
 
 def req(rid, node):
-    return SimpleNamespace(rid=rid, last_node=node, kv=SimpleNamespace(cache_protected_len=0))
+    return SimpleNamespace(rid=rid, last_node=node, kv=SimpleNamespace(cache_protected_len=0, holds_kv=False))
 
 
 @pytest.fixture
@@ -75,16 +75,16 @@ def test_a_tree_that_was_reset_meanwhile_took_the_locks_with_it(tree, kept):
 
 def test_copies_are_counted_along_the_path(tree, kept):
     kept.keep(req("a", 4))
-    assert kept.copies(req("a", None)) == Copies(18, 15, 15)
+    assert kept.copies(req("a", None)) == Copies(18, 15, 15, 10, 1)
     tree.nodes[4].is_on_host = True
     tree.nodes[4].is_on_device = False
-    assert kept.copies(req("a", None)) == Copies(15, 18, 15)
+    assert kept.copies(req("a", None)) == Copies(15, 18, 15, 10, 1)
 
 
 def test_where_the_end_was_dropped_the_rest_is_held_and_counted(tree, kept):
     kept.keep(req("a", 4))
     del tree.nodes[4]
-    assert kept.copies(req("a", None)) == Copies(15, 15, 15)
+    assert kept.copies(req("a", None)) == Copies(15, 15, 15, 10, 1)
     for _ in range(2):
         kept.settle([req("a", None)])
     assert host_locks(tree) == {2: 1}

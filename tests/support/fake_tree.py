@@ -53,8 +53,15 @@ class FakeKvTree:
             end, path = 0, []
             for node_id, node in reversed(chain):
                 start, end = end, end + node.tokens
-                held = node.tokens if node.is_on_device else None
-                path.append(SimpleNamespace(node_id=node_id, path_start=start, path_end=end, full_value_len=held))
+                path.append(
+                    SimpleNamespace(
+                        node_id=node_id,
+                        path_start=start,
+                        path_end=end,
+                        full_value_len=node.tokens if node.is_on_device else None,
+                        num_children=sum(other.parent == node_id for other in self.nodes.values()),
+                    )
+                )
             paths.append(tuple(path))
         return tuple(paths)
 

@@ -24,6 +24,7 @@ from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
 from tokenflow.wire import Latency, Tail
 
 COPIES_FRESH_S = 0.25  # how long a look at the tree for a paused stream's KV is believed
+SHARING_FRESH_S = 1.0  # the same for a running one, of which only what it shares is asked there
 NO_COPIES = Copies(0, 0, 0)
 _HOLDERS = (RequestState.RUNNING, RequestState.PREFILLING, RequestState.LOADING)
 _PREEMPTED = RequestState.PREEMPTED
@@ -43,6 +44,7 @@ _CHANGING = (
     "kv_device_tokens",
     "kv_host_tokens",
     "kv_both_tokens",
+    "kv_shared_tokens",
     "may_pause",
     "is_held",
 )
@@ -138,9 +140,10 @@ class PolicyDriver:
         holders = int(((state >= RUNNING) & (state <= LOADING)).sum())
         mean_context = float(table.column("context_tokens").mean()) if len(table) else 0.0
         is_paused = state == PREEMPTED
-        on_device = table.column("kv_device_tokens")[is_paused]
+        on_device = (table.column("kv_device_tokens") - table.column("kv_shared_tokens"))[is_paused]
         on_host_only = (table.column("kv_host_tokens") - table.column("kv_both_tokens"))[is_paused]
-        paused_device_tokens, paused_host_only_tokens = int(on_device.sum()), int(on_host_only.sum())
+        paused_device_tokens = int(on_device.sum()) + self._shared_by_paused_tokens()
+        paused_host_only_tokens = int(on_host_only.sum())
         pools = self.kv.pools()
         slots = int(self._scheduler.max_running_requests)
         self.capacity_tok_s = self.steps.capacity_tok_s(slots, pools.total_tokens, mean_context)
@@ -162,6 +165,13 @@ class PolicyDriver:
             costs=self.costs.costs(now_s, self.tunables.tail_quantile, mean_context),
         )
 
+    def _shared_by_paused_tokens(self) -> int:
+        """What several paused streams share, once; what somebody runs on is no cache that could be evicted."""
+        runs = self._runs.values()
+        in_use = {run.copies.shared_node_id for run in runs if run.state is not _PREEMPTED}
+        shared = {run.copies.shared_node_id: run.copies.shared_tokens for run in runs if run.state is _PREEMPTED}
+        return sum(tokens for node_id, tokens in shared.items() if node_id not in in_use)
+
     def _register(self, entry: TrackedRequest, now_s: float) -> None:
         """A request that is new here: what will not change of its row."""
         stream = entry.stream
@@ -181,10 +191,12 @@ class PolicyDriver:
         if run.state is not state:
             self._note_change(run, state, made, now_s)
         device = host = both = 0
-        if state is _PREEMPTED:
-            if now_s - run.copies_s > COPIES_FRESH_S:
-                run.copies, run.copies_s = self._kept.copies(req), now_s
-            device, host, both = run.copies
+        is_paused = state is _PREEMPTED
+        fresh_s = COPIES_FRESH_S if is_paused else SHARING_FRESH_S
+        if state is not RequestState.WAITING and now_s - run.copies_s > fresh_s:
+            run.copies, run.copies_s = self._kept.copies(req), now_s
+        if is_paused:
+            device, host, both = run.copies[:3]
         elif state in _HOLDERS:
             device = req.kv.kv_committed_len
             both = host = min(self._kept.written_tokens(req), device)
@@ -204,6 +216,7 @@ class PolicyDriver:
             device,
             host,
             both,
+            min(run.copies.shared_tokens, device),
             is_pausable and can_come_back(req),
             entry.is_held,
         )
@@ -214,12 +227,10 @@ class PolicyDriver:
         run.state = state
         if was_holder == is_holder:
             return
-        run.since_s = now_s
+        run.since_s, run.copies_s = now_s, float("-inf")
         if is_holder:
             run.run_count += 1
             run.start_tokens = made
-        else:
-            run.copies_s = float("-inf")
 
 
 def can_come_back(req: Any) -> bool:

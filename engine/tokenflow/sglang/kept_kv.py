@@ -71,7 +71,9 @@ class KeptKv:
             self.let_go(rid)
 
     def copies(self, req: Any) -> Copies:
-        """Where a paused stream's KV lies. Changes nothing."""
+        """Where a stream's KV lies: a paused one's, or what a running one has in the tree. Changes nothing."""
+        if req.kv.holds_kv:
+            return copies_of(self._tree.path(int(req.last_node)) if req.last_node is not None else ())
         kept = self._kept.get(req.rid)
         for node_id in (kept.node_id, *reversed(kept.ancestors)) if kept is not None else ():
             if spans := self._tree.path(node_id):

@@ -14,14 +14,21 @@ class Span(NamedTuple):
     tokens: int
     is_on_device: bool
     is_on_host: bool
+    is_branched: bool  # more than one stream goes on from here, or did so and is cached still
 
 
 class Copies(NamedTuple):
-    """Where the KV of a stream lies, in tokens. `both_tokens` are on the device and on the host."""
+    """Where the KV of a stream lies, in tokens. `both_tokens` are on the device and on the host.
+
+    `shared_tokens` are on the device and do not come free with this stream: others go on from them. They end at
+    `shared_node_id`, which is the same for all who share them.
+    """
 
     device_tokens: int
     host_tokens: int
     both_tokens: int
+    shared_tokens: int = 0
+    shared_node_id: int | None = None
 
 
 class KvTree:
@@ -43,7 +50,8 @@ class KvTree:
         for node in nodes:
             is_on_host = is_on_host and core.is_backuped(node.node_id)
             tokens = node.path_end - node.path_start
-            spans.append(Span(node.node_id, tokens, node.full_value_len is not None, is_on_host))
+            is_on_device = node.full_value_len is not None
+            spans.append(Span(node.node_id, tokens, is_on_device, is_on_host, node.num_children > 1))
         return spans
 
     def written_tokens(self, node_id: int, tokens: int) -> int:
@@ -67,9 +75,12 @@ class KvTree:
 
 def copies_of(spans: Iterable[Span]) -> Copies:
     """Where the KV on a path lies."""
-    device = host = both = 0
+    device = host = both = shared = 0
+    shared_node_id = None
     for span in spans:
         device += span.tokens if span.is_on_device else 0
         host += span.tokens if span.is_on_host else 0
         both += span.tokens if span.is_on_device and span.is_on_host else 0
-    return Copies(device, host, both)
+        if span.is_branched and span.is_on_device:
+            shared, shared_node_id = device, span.node_id
+    return Copies(device, host, both, shared, shared_node_id)
