@@ -17,7 +17,7 @@ from tokenflow.policy.table import RequestTable
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView, RequestView, StateCode, View
 from tokenflow.sglang.kept_kv import KeptKv
-from tokenflow.sglang.kv_tree import Copies
+from tokenflow.sglang.kv_tree import NO_COPIES, Copies
 from tokenflow.sglang.kv_watch import KvWatch
 from tokenflow.sglang.step_meter import StepMeter
 from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
@@ -25,7 +25,6 @@ from tokenflow.wire import Latency, Tail
 
 COPIES_FRESH_S = 0.25  # how long a look at the tree for a paused stream's KV is believed
 SHARING_FRESH_S = 1.0  # the same for a running one, of which only what it shares is asked there
-NO_COPIES = Copies(0, 0, 0)
 _HOLDERS = (RequestState.RUNNING, RequestState.PREFILLING, RequestState.LOADING)
 _PREEMPTED = RequestState.PREEMPTED
 _CODES = {state: int(StateCode.of(state)) for state in RequestState}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenflow.sglang.directive import DeviceRelease
-from tokenflow.sglang.kv_tree import Copies, KvTree, copies_of
+from tokenflow.sglang.kv_tree import NO_COPIES, Copies, KvTree
 
 
 @dataclass(slots=True)
@@ -73,11 +73,12 @@ class KeptKv:
     def copies(self, req: Any) -> Copies:
         """Where a stream's KV lies: a paused one's, or what a running one has in the tree. Changes nothing."""
         if req.kv.holds_kv:
-            return copies_of(self._tree.path(int(req.last_node)) if req.last_node is not None else ())
+            found = self._tree.copies(int(req.last_node)) if req.last_node is not None else None
+            return found if found is not None else NO_COPIES
         kept = self._kept.get(req.rid)
         for node_id in (kept.node_id, *reversed(kept.ancestors)) if kept is not None else ():
-            if spans := self._tree.path(node_id):
-                return copies_of(spans)
+            if (found := self._tree.copies(node_id)) is not None:
+                return found
         return self._tree.device_copies(req)
 
     def written_tokens(self, req: Any) -> int:

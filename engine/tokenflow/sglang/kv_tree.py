@@ -3,7 +3,7 @@
 Rank 0 asks them to decide, and the other ranks do not: a look-up that counts as a use would make the trees differ.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -14,7 +14,6 @@ class Span(NamedTuple):
     tokens: int
     is_on_device: bool
     is_on_host: bool
-    is_branched: bool  # more than one stream goes on from here, or did so and is cached still
 
 
 class Copies(NamedTuple):
@@ -31,6 +30,9 @@ class Copies(NamedTuple):
     shared_node_id: int | None = None
 
 
+NO_COPIES = Copies(0, 0, 0)
+
+
 class KvTree:
     """Bound to the radix tree of one rank."""
 
@@ -40,19 +42,45 @@ class KvTree:
     def path(self, node_id: int) -> list[Span]:
         """The nodes from the root to `node_id`; empty if that node is gone (or is the root)."""
         core = self._tree.tree_core
+        return [
+            Span(
+                node.node_id,
+                node.path_end - node.path_start,
+                node.full_value_len is not None,
+                core.is_backuped(node.node_id),
+            )
+            for node in self._nodes(node_id) or ()
+        ]
+
+    def copies(self, node_id: int) -> Copies | None:
+        """Where the KV on the path to `node_id` lies; None if that node is gone.
+
+        Both copies begin at the root: SGLang writes a node after its parent, and evicts a parent after its children.
+        """
+        nodes = self._nodes(node_id)
+        if nodes is None:
+            return None
+        core = self._tree.tree_core
+        device = host = shared = 0
+        shared_node_id = None
+        for node in reversed(nodes):
+            if not device and node.full_value_len is not None:
+                device = node.path_end
+            if device and node.num_children > 1:
+                shared, shared_node_id = node.path_end, node.node_id
+                break
+        for node in reversed(nodes):
+            if core.is_backuped(node.node_id):
+                host = node.path_end
+                break
+        return Copies(device, host, min(device, host), shared, shared_node_id)
+
+    def _nodes(self, node_id: int) -> Sequence[Any] | None:
         try:
-            (nodes,) = core.collect_path_info([node_id])
+            (nodes,) = self._tree.tree_core.collect_path_info([node_id])
         except KeyError:
-            return []
-        # A node is written to the host after its parent: from the first that is not there on, none is.
-        is_on_host = True
-        spans = []
-        for node in nodes:
-            is_on_host = is_on_host and core.is_backuped(node.node_id)
-            tokens = node.path_end - node.path_start
-            is_on_device = node.full_value_len is not None
-            spans.append(Span(node.node_id, tokens, is_on_device, is_on_host, node.num_children > 1))
-        return spans
+            return None
+        return nodes  # type: ignore[no-any-return]
 
     def written_tokens(self, node_id: int, tokens: int) -> int:
         """How many of the `tokens` on the path to `node_id` the host has, or will have: copies count once queued."""
@@ -61,7 +89,8 @@ class KvTree:
                 return tokens
         except KeyError:
             return 0
-        return min(copies_of(self.path(node_id)).host_tokens, tokens)
+        copies = self.copies(node_id)
+        return min(copies.host_tokens, tokens) if copies is not None else 0
 
     def device_copies(self, req: Any) -> Copies:
         """For a request whose node is not known: what a prefix match would find on the device."""
@@ -71,16 +100,3 @@ class KvTree:
         key = RadixKey(tokens, req.extra_key, limit=len(tokens) - 1, cache_salt=req.cache_salt)
         device, _, _ = self._tree.tree_core.match_full_device_prefix(key)
         return Copies(int(device), 0, 0)
-
-
-def copies_of(spans: Iterable[Span]) -> Copies:
-    """Where the KV on a path lies."""
-    device = host = both = shared = 0
-    shared_node_id = None
-    for span in spans:
-        device += span.tokens if span.is_on_device else 0
-        host += span.tokens if span.is_on_host else 0
-        both += span.tokens if span.is_on_device and span.is_on_host else 0
-        if span.is_branched and span.is_on_device:
-            shared, shared_node_id = device, span.node_id
-    return Copies(device, host, both, shared, shared_node_id)
