@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 from tokenflow.sglang import compat
 from tokenflow.sglang.compat import HookTarget, find_mismatch, find_missing_attributes, find_unhooked
 
@@ -46,3 +48,14 @@ def test_a_hook_that_did_not_apply_is_found():
 
 def test_a_scheduler_without_what_we_read_is_found():
     assert find_missing_attributes(object()) is not None
+
+
+def test_a_radix_tree_without_what_we_call_is_found():
+    names = dict.fromkeys(compat.SCHEDULER_ATTRIBUTES)
+    tree = SimpleNamespace(**dict.fromkeys(compat.TREE_ATTRIBUTES))
+    scheduler = SimpleNamespace(**names | {"tree_cache": tree})
+    assert find_missing_attributes(scheduler) is None, "another kind of tree: that blocks enforcing and nothing else"
+    tree.tree_core = SimpleNamespace(**dict.fromkeys(compat.TREE_CORE_ATTRIBUTES))
+    assert find_missing_attributes(scheduler) is None
+    del tree.tree_core.is_backuped
+    assert "is_backuped" in find_missing_attributes(scheduler)

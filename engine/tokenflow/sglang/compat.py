@@ -69,6 +69,30 @@ SCHEDULER_ATTRIBUTES = (
     "is_fully_idle",
 )
 
+# The same of its radix tree, where that is the one that enforcing works with (others are blocked: see `blockers`).
+TREE_ATTRIBUTES = (
+    "checkpoint",
+    "evictable_size",
+    "protected_size",
+    "flush_pending_backups",
+    "inc_host_lock_ref",
+    "dec_host_lock_ref",
+    "ongoing_write_through",
+    "_apply_cache_action",
+    "_evict_device_next_node",
+    "_evict_device_leaf",
+    "writing_check",
+    "loading_check",
+)
+TREE_CORE_ATTRIBUTES = (
+    "collect_path_info",
+    "is_backuped",
+    "match_full_device_prefix",
+    "evict_device_start",
+    "evict_device_end",
+    "build_backup_kv_action",
+)
+
 
 def engine_version() -> str | None:
     """The installed SGLang's version, or None without one."""
@@ -108,7 +132,18 @@ def find_unhooked(targets: Iterable[HookTarget], applied: Collection[str] | None
     return [target.path for target in targets if target.path not in applied]
 
 
-def find_missing_attributes(scheduler: object) -> str | None:
+def find_missing_attributes(scheduler: Any) -> str | None:
     """One line naming what the live scheduler lacks, or None."""
-    missing = [name for name in SCHEDULER_ATTRIBUTES if not hasattr(scheduler, name)]
-    return f"the scheduler has no attribute {', '.join(missing)}" if missing else None
+    if problem := _lacks("the scheduler", scheduler, SCHEDULER_ATTRIBUTES):
+        return problem
+    core = getattr(scheduler.tree_cache, "tree_core", None)
+    if core is None:
+        return None
+    return _lacks("the radix tree", scheduler.tree_cache, TREE_ATTRIBUTES) or _lacks(
+        "the radix tree's core", core, TREE_CORE_ATTRIBUTES
+    )
+
+
+def _lacks(what: str, owner: object, names: Iterable[str]) -> str | None:
+    missing = [name for name in names if not hasattr(owner, name)]
+    return f"{what} has no attribute {', '.join(missing)}" if missing else None
