@@ -114,7 +114,7 @@ def batch_of(*reqs: FakeReq) -> Any:
 
 
 def scheduler_with(waiting: list[FakeReq] = [], running: list[FakeReq] = [], slots: int = 4) -> Any:  # noqa: B006
-    pool = SimpleNamespace(get_kv_size_bytes=lambda: (50_000, 50_000), size=1000)
+    pool = SimpleNamespace(get_kv_size_bytes=lambda: (50_000, 50_000), size=999, page_size=1)
     return SimpleNamespace(
         waiting_queue=list(waiting),
         running_batch=batch_of(*running),

@@ -134,6 +134,6 @@ def _bytes_per_token(allocator: Any) -> float:
     try:
         sizes = pool.get_kv_size_bytes()
         total_bytes = sum(sizes) if isinstance(sizes, tuple) else sizes
-        return float(total_bytes) / float(pool.size)
+        return float(total_bytes) / float(pool.size + pool.page_size)  # one page more, for padding
     except (AttributeError, TypeError, NotImplementedError, ZeroDivisionError):
         return 0.0
