@@ -78,7 +78,7 @@ class Controls:
                 "probabilities, embeddings, images, a session or beams",
                 "end it instead: close its connection; or see the others: tfctl ps",
             )
-        entry.is_held, entry.is_release_asked = True, False
+        self._governor.hold(entry)
         self._log.note(EventKind.HELD, command.rid, who=command.who, terms={"state": state.value})
         return state
 

@@ -15,7 +15,7 @@ from tokenflow.sglang.driver import PolicyDriver
 from tokenflow.sglang.event_log import EventLog, SwapEvents
 from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.snapshot import SnapshotBuilder
-from tokenflow.sglang.tracker import RequestTracker
+from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
 from tokenflow.wire import Capacity
 
 OBSERVE_DECISION_S = 1.0
@@ -38,6 +38,7 @@ class Governor:
         kv = self.driver.kv
         self._swaps = SwapEvents(self.events, kv.bytes_per_token, has_host_pool=kv.has_host_pool)
         self._was_overloaded = False
+        self._to_release: set[str] = set()  # held, and their KV has not been told to leave the device yet
         self._scheduler = scheduler
         self._sequence = 0
         self._next_decision_s = 0.0
@@ -91,6 +92,11 @@ class Governor:
             entry.is_held = False
             self.events.note(EventKind.UNHELD, entry.stream.rid, terms={"state": entry.stream.state.value})
         return len(held)
+
+    def hold(self, entry: TrackedRequest) -> None:
+        """From the next decision on it does not run."""
+        entry.is_held = True
+        self._to_release.add(entry.stream.rid)
 
     def is_held(self, rid: str) -> bool:
         """By an operator."""
@@ -227,13 +233,14 @@ class Governor:
 
     def _held_releases(self) -> tuple[DeviceRelease, ...]:
         """What an operator has paused leaves the device, if the host has room: nobody knows for how long."""
-        if not self.driver.kv.has_host_pool:
+        if not self._to_release or not self.driver.kv.has_host_pool:
             return ()
         found = []
-        for rid, entry in self.tracker.requests.items():
-            if entry.is_held and not entry.is_release_asked and rid in self.actuator.kept:
-                entry.is_release_asked = True
-                found.append(DeviceRelease(rid, self.actuator.kept.copies(entry.req).device_tokens))
+        for rid in [rid for rid in self._to_release if rid in self.actuator.kept or not self.is_held(rid)]:
+            self._to_release.discard(rid)
+            if self.is_held(rid):
+                req = self.tracker.requests[rid].req
+                found.append(DeviceRelease(rid, self.actuator.kept.copies(req).device_tokens))
         return tuple(found)
 
     def _writes(self, plan: Plan) -> tuple[WriteUpTo, ...]:

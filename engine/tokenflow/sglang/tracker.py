@@ -28,7 +28,6 @@ class TrackedRequest:
     is_closed: bool = False
     last_seen_s: float = 0.0
     is_held: bool = False  # by an operator: paused, or not started, until told otherwise
-    is_release_asked: bool = False  # a held stream's KV was told to leave the device
     paused_since_s: float | None = None
 
 
