@@ -6,21 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.benefit import UNKNOWN_WAIT_S, StallCost, gain_s, victim_cost_s
+from tokenflow.policy.gather import SWAP_COST_FACTOR, Company
 from tokenflow.policy.ledger import claims
 from tokenflow.policy.plan import Cause
 from tokenflow.policy.safety import required_runway_s
 from tokenflow.policy.seekers import BOUND, CAUSES, FIRST, NOTHING, OUTRANK, RESCUE, RIDE, SHARE, Seekers
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats
-from tokenflow.policy.victims import Departure, Victims, find_victims, ready_soon
+from tokenflow.policy.victims import Departure, Victims, find_victims
 
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Chosen = list[tuple[int, Departure, float]]  # number of the victim, how it leaves, the runway it must have
 
 _EPSILON_S = 1e-9
-SWAP_COST_FACTOR = 8.0  # before it is due, a swap must buy this many times what it costs (docs/policy.md)
-GATHER_STEPS = 4.0  # how long a swap waits for others to join it
+# A first token's claim to a victim with `surplus_s` fades within this share of the bound, once its target is missed.
+LATE_RATIO = 0.1
 _FREE_PLACE, _OVERLOAD, _FIRST_TOKEN = Cause.FREE_PLACE, Cause.OVERLOAD, Cause.FIRST_TOKEN
 _RESCUE, _SHARE = Cause.RESCUE, Cause.SHARE
 
@@ -42,18 +43,23 @@ class Rotation:
         self._open = [True] * len(CAUSES)
         self._gone: list[int] = []
         self._first_unused = 0
+        self._is_first_left = False
 
     def run(self, order: list[int]) -> None:
         """Hands out places in this order until none can be had."""
         turn, ledger = self._turn, self._turn.ledger
-        if not order or (ledger.slots <= 0 and not self._candidates().rows):
+        if not order:
             return
         self._read(order)
+        if ledger.slots <= 0 and not self._candidates().rows:
+            return
         # Below the tail of one step and its prefill chunk nothing can be had: that much may always be spent.
         budget_s = max(float(self._runs_s.min()) if self._runs_s.size else math.inf, self._costs.schedule_s)
-        may_swap = turn.swap_credit >= 1.0 and not self._should_gather()
-        if not self._pays_for_a_step():
-            self._open[SHARE] = False
+        may_swap = turn.swap_credit >= 1.0 and any(self._open[FIRST:])
+        if may_swap:
+            company = self._company()
+            may_swap = not company.is_worth_waiting_for()
+            self._open[SHARE] = self._open[SHARE] and company.pays_for_a_step()
         for place, want in enumerate(self._wants):
             if turn.starts and self._spent_s + self._added_s(place) > budget_s:
                 break  # the rest of the group would let somebody who runs go dry: the next decision is a step away
@@ -82,7 +88,11 @@ class Rotation:
         self._urgency_s: list[float] = terms.urgency_s[index].tolist()
         self._is_load: list[bool] = terms.is_load[index].tolist()
         self._is_first: list[bool] = terms.is_first[index].tolist()
-        self._claims = claims(self._turn.view, self._turn.tunables, rows)
+        tunables, view = self._turn.tunables, self._turn.view
+        late_s = view.engine.now_s - view.arrival_s[rows] - tunables.ttft_target_s
+        left = np.clip(1.0 - late_s / (LATE_RATIO * tunables.starvation_bound_s), 0.0, 1.0)
+        self._surplus_s: list[float] = (tunables.surplus_s * left).tolist()
+        self._claims = claims(view, tunables, rows)
         wanted = set(self._wants)
         self._open = [want in wanted for want in range(len(CAUSES))]
 
@@ -101,35 +111,11 @@ class Rotation:
             return max(lead_s, costs.prefill_fixed_s + costs.prefill_row_s)
         return max(lead_s - self._shared_s[place], costs.prefill_row_s)
 
-    def _should_gather(self) -> bool:
-        """Whether to wait a step or two, because then twice as many could be paused in one group.
-
-        Every group costs those who go on running a step. Not while a paused stream would run dry meanwhile, nor where
-        those who may leave now are enough.
-        """
-        view, victims = self._turn.view, self._candidates()
-        gather_s = GATHER_STEPS * view.engine.step_s
-        asking = sum(want != NOTHING for want in self._wants) - max(self._turn.ledger.slots, 0)
-        ready_count = len(victims.rows)
-        if not 0 < ready_count < asking or BOUND in self._wants:
-            return False
-        due_s = gather_s + self._costs.prefill_fixed_s + view.engine.step_s
-        for want, slack_s, lead_s in zip(self._wants, self._slack_s, self._lead_s, strict=True):
-            if want not in (FIRST, NOTHING) and slack_s - lead_s <= due_s:
-                return False
-        return ready_soon(self._turn, self._seekers.firsts_wait, gather_s) >= ready_count
-
-    def _pays_for_a_step(self) -> bool:
-        """Whether a group of `share` swaps gains enough for the step that its return costs everybody else."""
-        turn, costs = self._turn, self._costs
-        beyond_count = sum(self._candidates().is_beyond) if self._open[SHARE] else 0
-        pairs = min(self._wants.count(SHARE), beyond_count)
-        if not pairs:
-            return False
-        others = max(turn.running.size - pairs, 0)
-        return pairs * turn.tunables.quantum_s > SWAP_COST_FACTOR * others * (
-            costs.prefill_fixed_s + pairs * costs.prefill_row_s
-        )
+    def _company(self) -> Company:
+        return Company(
+            self._turn, self._candidates(), self._seekers.firsts_wait, self._rows, self._wants, self._slack_s,
+            self._lead_s, self._shared_s, self._surplus_s,
+        )  # fmt: skip
 
     def _candidates(self) -> Victims:
         if self._victims is None:
@@ -138,7 +124,7 @@ class Rotation:
             if self._seekers.has_bound:
                 least_s = -1.0
             elif not self._turn.is_overloaded:
-                first_s = max(tunables.surplus_s, tunables.reserve_s) if self._seekers.firsts_wait else math.inf
+                first_s = max(min(self._surplus_s), tunables.reserve_s) if self._seekers.firsts_wait else math.inf
                 others_s = tunables.reserve_s if (self._seekers.wants > FIRST).any() else math.inf
                 least_s = max(least_s, min(first_s, others_s))
             self._victims = find_victims(self._turn, self._seekers.firsts_wait, least_s, self._excess, self._runs_s)
@@ -149,12 +135,15 @@ class Rotation:
         turn = self._turn
         if want == RIDE and not turn.pauses:
             return False
+        if want == RESCUE and self._is_first_left and self._margin_s(place) > turn.view.engine.step_s:
+            return False  # nobody is taken along while somebody without a first token could not be helped
         victims = self._candidates()
         chosen = self._collect(victims, place, want, must_be_safe=True)
         if not chosen and want == BOUND:
             chosen = self._collect(victims, place, want, must_be_safe=False)
         if not chosen or len(chosen) > turn.swap_credit:
             self._open[want] = False
+            self._is_first_left |= want == FIRST
             return False
         benefit_s = self._benefit_s(victims, chosen, place, want)
         self._queue += 1
@@ -224,7 +213,7 @@ class Rotation:
             hold_s=self._hold_s(place) if is_first else 0.0,
             prefill_s=lead_s,
             reserve_s=tunables.reserve_s,
-            surplus_s=tunables.surplus_s if is_first else 0.0,
+            surplus_s=self._surplus_s[place] if is_first else 0.0,
         )
 
     def _hold_s(self, place: int) -> float:
@@ -242,13 +231,18 @@ class Rotation:
             return 0.0
         tunables, step_s = self._turn.tunables, self._turn.view.engine.step_s
         slack_s, lead_s, schedule_s = self._slack_s[place], self._lead_s[place], self._costs.schedule_s
-        margin_s = slack_s - lead_s - schedule_s
-        if margin_s <= 2.0 * step_s:
+        margin_s = self._margin_s(place)
+        if margin_s + tunables.reserve_s <= 2.0 * step_s:
             return slack_s
-        if margin_s - tunables.reserve_s > step_s and want != RIDE:
+        if margin_s > step_s and want != RIDE:
             return slack_s + tunables.quantum_s
         cost_s = lead_s + leaving.evict_s + leaving.load_s + schedule_s
         return slack_s + min(SWAP_COST_FACTOR * cost_s, 2.0 * tunables.quantum_s)
+
+    def _margin_s(self, place: int) -> float:
+        """Seconds until a paused stream has to be fetched, the reserve kept."""
+        ahead_s = self._lead_s[place] + self._costs.schedule_s + self._turn.tunables.reserve_s
+        return self._slack_s[place] - ahead_s
 
     def _benefit_s(self, victims: Victims, chosen: Chosen, place: int, want: int) -> float:
         """Net weighted seconds: the newcomer's gain, less what the victims and the batch lose by it."""

@@ -88,20 +88,26 @@ def may_leave(turn: Turn, firsts_wait: bool) -> Flags:
     return is_done & (run_tokens >= 1.0) & view.may_pause[rows] & (view.remaining_tokens[rows] > least_tokens)
 
 
-def has_run(turn: Turn, firsts_wait: bool, ahead_s: float = 0.0) -> Flags:
-    """Running rows whose run has been long enough, or will have been in `ahead_s`."""
+def has_run(turn: Turn, firsts_wait: bool) -> Flags:
+    """Running rows whose run has been long enough."""
+    return run_left_s(turn, firsts_wait) <= _EPSILON_S
+
+
+def run_left_s(turn: Turn, firsts_wait: bool) -> Floats:
+    """Seconds that each running row must still run before it may leave; 0 or less for those who may."""
     view, tunables, rows = turn.view, turn.tunables, turn.running
-    is_done: Flags = view.since_s[rows] <= view.engine.now_s + ahead_s - tunables.quantum_s + _EPSILON_S
+    left_s: Floats = view.since_s[rows] + tunables.quantum_s - view.engine.now_s
     if firsts_wait:
-        made = view.run_tokens[rows] + ahead_s / max(view.engine.step_s, 1e-4)
-        is_done |= view.is_first_run[rows] & (made >= tunables.first_run_tokens)
-    return is_done
+        tokens = tunables.first_run_tokens - view.run_tokens[rows]
+        first_s = np.where(view.is_first_run[rows], tokens * max(view.engine.step_s, 1e-4), np.inf)
+        left_s = np.minimum(left_s, first_s)
+    return left_s
 
 
-def ready_soon(turn: Turn, firsts_wait: bool, ahead_s: float) -> int:
-    """How many running rows may not leave yet, but will have run long enough in `ahead_s`."""
-    is_soon = has_run(turn, firsts_wait, ahead_s) & ~has_run(turn, firsts_wait) & turn.view.may_pause[turn.running]
-    return int(is_soon.sum())
+def ready_in(turn: Turn, firsts_wait: bool) -> list[float]:
+    """Seconds until each of those will have run long enough who may not leave yet, the next one first."""
+    left_s = run_left_s(turn, firsts_wait)[turn.view.may_pause[turn.running]]
+    return sorted(left_s[left_s > _EPSILON_S].tolist())
 
 
 def beyond_cap(view: View, rows: Rows, max_unread_ratio: float) -> Flags:
