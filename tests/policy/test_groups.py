@@ -55,7 +55,7 @@ def test_all_first_tokens_wait_a_step_until_nobody_is_left_behind():
     seekers = [waiting(f"w{i}") for i in range(4)]
     soon = running("soon", 1.5, rate_tok_s=1.0)  # gains 0.9 s of runway a step
     assert swaps_of(decide(*seekers, *rows, soon, engine=busy_engine(4))) == []
-    never = running("soon", 0.2, rate_tok_s=9.0)
+    never = running("never", 1.0, rate_tok_s=9.0)
     assert len(swaps_of(decide(*seekers, *rows, never, engine=busy_engine(4)))) == 3
 
 

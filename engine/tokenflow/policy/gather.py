@@ -39,7 +39,7 @@ class Company:
         """Not where those who may leave now are enough, nor for whoever is past the bound."""
         ready_count = len(self.victims.rows)
         asking = sum(want != NOTHING for want in self.wants) - max(self.turn.ledger.slots, 0)
-        if not 0 < ready_count < asking or BOUND in self.wants:
+        if not ready_count or BOUND in self.wants:
             return False
         coming_s = ready_in(self.turn, self.firsts_wait)
         if self.firsts_wait:
@@ -47,9 +47,11 @@ class Company:
             safe = self._safe_counts()
             if safe[-1] > 0:  # a few steps at most: somebody waits with nothing to read at all
                 joining = sum(wait_s <= gather_s for wait_s in coming_s)
-                is_better = joining >= ready_count or self._waits_less(safe)
+                is_better = ready_count <= joining and ready_count < asking or self._waits_less(safe)
                 return is_better and self._dry_s(gather_s) <= 0.0
-        return bool(coming_s) and self._dry_s(coming_s[0]) < GATHER_ROTATIONS * self._lone_group_s()
+        if ready_count >= asking or not coming_s:
+            return False
+        return self._dry_s(coming_s[0]) < GATHER_ROTATIONS * self._lone_group_s()
 
     def pays_for_a_step(self) -> bool:
         """Whether `share` swaps, which nobody is in need of, gain enough for the step that they cost everybody else."""

@@ -124,9 +124,7 @@ class Rotation:
             if self._seekers.has_bound:
                 least_s = -1.0
             elif not self._turn.is_overloaded:
-                first_s = max(min(self._surplus_s), tunables.reserve_s) if self._seekers.firsts_wait else math.inf
-                others_s = tunables.reserve_s if (self._seekers.wants > FIRST).any() else math.inf
-                least_s = max(least_s, min(first_s, others_s))
+                least_s = max(least_s, tunables.reserve_s)  # short of `surplus_s`, some may have it in a few steps
             self._victims = find_victims(self._turn, self._seekers.firsts_wait, least_s, self._excess, self._runs_s)
         return self._victims
 
