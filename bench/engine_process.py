@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,10 +18,23 @@ from tokenflow import link
 from tokenflow.setup.model import ensure_demo_model
 
 START_LIMIT_S = 300.0
-CPU_ARGS = [
-    *("--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32"),
-    *("--served-model-name", "demo", "--host", "127.0.0.1"),
-]
+DEVICE_ENV = "BENCH_DEVICE"  # cpu (unless set) or cuda
+MODEL_ENV = "BENCH_MODEL"  # a model's folder instead of the demo model
+ARGS_ENV = "BENCH_ARGS"  # more SGLang arguments, in a shell's notation; they override what stands before them
+COMMON_ARGS = ("--served-model-name", "demo", "--host", "127.0.0.1")
+DEVICE_ARGS = {
+    "cpu": ("--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32"),
+    # Kernels whose results do not depend on the batch: else a text could differ for reasons of its own.
+    "cuda": ("--device", "cuda", "--attention-backend", "triton", "--enable-deterministic-inference"),
+}
+
+
+def device() -> str:
+    """Where the engine is to run."""
+    name = os.environ.get(DEVICE_ENV, "cpu")
+    if name not in DEVICE_ARGS:
+        raise SystemExit(f"{DEVICE_ENV}={name}: {' or '.join(DEVICE_ARGS)}")
+    return name
 
 
 class EngineProcess:
@@ -77,15 +91,16 @@ class EngineProcess:
 
 @contextlib.contextmanager
 def running_engine(*engine_args: str) -> Iterator[EngineProcess]:
-    """Starts the demo model with these SGLang arguments, and ends it."""
-    model = ensure_demo_model(lambda text, ratio: None)
+    """Starts the demo model, or the one that BENCH_MODEL names, with these SGLang arguments, and ends it."""
+    model = os.environ.get(MODEL_ENV) or ensure_demo_model(lambda text, ratio: None)
+    extra_args = shlex.split(os.environ.get(ARGS_ENV, ""))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="tf-bench-") as name, (Path(name) / "engine.log").open("wb") as log:
         command = [sys.executable, "-m", "tokenflow.sglang.launch", "--model-path", str(model), "--port", str(port)]
         process = subprocess.Popen(
-            [*command, *CPU_ARGS, *engine_args],
+            [*command, *COMMON_ARGS, *DEVICE_ARGS[device()], *engine_args, *extra_args],
             env={**os.environ, link.LINK_ENV: name},
             stdin=subprocess.DEVNULL,
             stdout=log,
