@@ -47,7 +47,7 @@ class Company:
             safe = self._safe_counts()
             if safe[-1] > 0:  # a few steps at most: somebody waits with nothing to read at all
                 joining = sum(wait_s <= gather_s for wait_s in coming_s)
-                is_better = ready_count <= joining and ready_count < asking or self._waits_less(safe)
+                is_better = (ready_count <= joining and ready_count < asking) or self._waits_less(safe)
                 return is_better and self._dry_s(gather_s) <= 0.0
         if ready_count >= asking or not coming_s:
             return False
