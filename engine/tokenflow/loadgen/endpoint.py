@@ -62,4 +62,4 @@ class Endpoint(msgspec.Struct, kw_only=True, frozen=True):
             body["messages"] = [{"role": "user", "content": plan.prompt}]
         else:
             body["prompt"] = plan.prompt
-        return body | self.extra_body
+        return body | self.extra_body | plan.extra_body

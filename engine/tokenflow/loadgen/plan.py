@@ -1,6 +1,7 @@
 """What will be sent: a workload and a seed make a list of planned streams, always the same one."""
 
 import random
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,7 @@ class StreamPlan(msgspec.Struct, kw_only=True, frozen=True):
     prompt: str
     rate_tok_s: float | None
     max_tokens: int
+    extra_body: dict[str, Any] = msgspec.field(default_factory=dict)  # goes into this request as it is
 
 
 def plan_streams(workload: Workload) -> list[StreamPlan]:
