@@ -10,7 +10,7 @@ from typing import Any
 from tokenflow.policy.capacity import StepTimeFit, capacity_tok_s
 from tokenflow.policy.estimator import CostEstimator
 
-_SHARE_WINDOW_S = 20.0
+_SHARE_WINDOW_S = 60.0  # a burst of prompts is not the share that they take in the long run
 
 
 @dataclass(slots=True)
