@@ -12,7 +12,6 @@ import zlib
 from pathlib import Path
 
 ENV = "RANK_PROBE"
-BREAK = "break"  # while this file is there, rank 1 cannot pause anybody
 
 
 def install(folder: Path, environment: dict[str, str]) -> Path:
@@ -52,12 +51,7 @@ class Recorder:
 
         from tokenflow.sglang.actuator import Actuator
 
-        carry_out, pause, recorder = Actuator.carry_out, Actuator._pause, self
-
-        def broken(actuator, rids):
-            if (recorder._folder / BREAK).exists() and recorder._rank() == 1:
-                raise RuntimeError("planted")
-            pause(actuator, rids)
+        carry_out, recorder = Actuator.carry_out, self
 
         def watched(actuator, directive):
             result = carry_out(actuator, directive)
@@ -65,7 +59,7 @@ class Recorder:
             recorder._write("directive", zlib.crc32(msgspec.msgpack.encode(directive)), len(actuator.paused))
             return result
 
-        Actuator.carry_out, Actuator._pause = watched, broken
+        Actuator.carry_out = watched
 
     def after_next_batch(self, plan, scheduler, *args, **kwargs):
         batch, running, waiting = plan.batch_to_run, plan.running_batch, scheduler.waiting_queue
