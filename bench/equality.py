@@ -1,6 +1,6 @@
 """Streams that are paused and resumed in a burst say what each says alone, on the engine's own device.
 
-    python bench/equality.py [--requests 12] [--tokens 120] [--slots 4] [--output FILE.jsonl]
+    python bench/equality.py [--requests 10] [--tokens 60] [--slots 4] [--output FILE.jsonl]
 
 Ends with 1 if a text differs or nobody was paused. BENCH_DEVICE=cuda runs it on a GPU.
 """
@@ -21,7 +21,7 @@ from tokenflow.loadgen.plan import StreamPlan, Workload, plan_streams
 from tokenflow.loadgen.run import LoadRun
 from tokenflow.policy.states import Mode
 
-TOKENS_A_SLOT = 150  # less than a stream needs in the end: KV is short as well as slots
+TOKENS_A_SLOT = 80  # less than a stream needs in the end: KV is short as well as slots
 
 
 def shortage(slots: int) -> tuple[str, ...]:
@@ -76,8 +76,8 @@ def compare(engine: EngineProcess, requests: int, tokens: int) -> dict[str, obje
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=12)
-    parser.add_argument("--tokens", type=int, default=120)
+    parser.add_argument("--requests", type=int, default=10)
+    parser.add_argument("--tokens", type=int, default=60)
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--output", type=Path, help="a JSON line")
     options = parser.parse_args()
