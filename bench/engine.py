@@ -1,116 +1,135 @@
-"""Stock SGLang against TokenFlow on the real engine: one engine, the same bursts, modes `off` and `enforce` in turn.
+"""Stock SGLang against TokenFlow on the real engine: same model, same limits, same seeded workloads, in one run.
 
-Each pair sends the same seeded burst twice, in changing order, with SGLang's cache emptied before each; the figures
-are medians of the pairs' ratios with their range. Two shortages: too few slots, and too little KV.
+Every round sends the same workload to each scheduler, the order turning from round to round, with SGLang's cache
+emptied before each; readers are real. Two shortages: slots, or KV tokens, for about a third of 24 streams. Demand is
+given as a share of the capacity that the engine itself measures while it warms up.
 
-    python bench/engine.py [--pairs 5] [--shortage slots|kv] [--rate 2] [--output FILE.jsonl]
+    python bench/engine.py                                # everything: about an hour on two quiet cores
+    python bench/engine.py --quick                        # stock and tokenflow, one round each
+    python bench/engine.py --scenario slots-burst --demand 0.65 --systems stock,tokenflow --rounds 5
+    python bench/engine.py --table FILE.jsonl             # the table of runs that were written with --output FILE.jsonl
 """
 
 import argparse
-import asyncio
+import contextlib
 import json
-import statistics
-import time
-import urllib.error
-import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine_process import EngineProcess, running_engine
+from engine_runs import OUTPUT_TOKENS, SHORTAGES, SYSTEMS, Load, System, measure
+from engine_table import table
 
-from tokenflow.link import SetMode
-from tokenflow.loadgen.endpoint import Endpoint
-from tokenflow.loadgen.plan import Workload, plan_streams
-from tokenflow.loadgen.run import LoadRun
-from tokenflow.policy.states import Mode
-from tokenflow.quality.record import StreamRecord
-from tokenflow.quality.summary import summarise
 
-REQUESTS, OUTPUT_TOKENS = 24, 120
-HICACHE = ("--enable-hierarchical-cache", "--hicache-io-backend", "direct", "--hicache-mem-layout", "layer_first")
-COMMON = (*HICACHE, "--hicache-ratio", "4", "--chunked-prefill-size", "512", "--sleep-on-idle")
-SHORTAGES = {
-    "slots": (*COMMON, "--max-running-requests", "8", "--max-total-tokens", "8192"),
-    "kv": (*COMMON, "--max-running-requests", "24", "--max-total-tokens", "1500", "--context-length", "1500"),
+@dataclass(frozen=True)
+class Scenario:
+    """A shortage and a way to arrive, at some demands, for some schedulers."""
+
+    name: str
+    shortage: str
+    request_count: int
+    is_burst: bool
+    demands: tuple[float, ...]
+    systems: tuple[str, ...]
+
+
+ALL = ("stock", "tokenflow", "paper", "guide", "priority")
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("slots-burst", "slots", 24, True, (0.65, 0.95), ALL),
+        Scenario("kv-burst", "kv", 24, True, (0.65, 0.95), ("stock", "tokenflow")),
+        Scenario("slots-poisson", "slots", 36, False, (0.9,), ("stock", "tokenflow")),
+    )
 }
 
 
-def flush_cache(url: str) -> None:
-    request = urllib.request.Request(f"{url}/flush_cache", b"", method="POST")
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(request, timeout=60).close()
-            return
-        except urllib.error.HTTPError:  # refused while anything is under way
-            time.sleep(0.2)
-    raise TimeoutError("the engine did not become idle")
+def load_of(scenario: Scenario, demand_ratio: float, capacity_tok_s: float) -> Load:
+    """A burst whose readers together ask for that share of capacity, or arrivals whose tokens do."""
+    if scenario.is_burst:
+        rate_tok_s = demand_ratio * capacity_tok_s / scenario.request_count
+        return Load(scenario.name, scenario.request_count, f"burst:{scenario.request_count}", round(rate_tok_s, 3))
+    per_s = demand_ratio * capacity_tok_s / OUTPUT_TOKENS
+    # Readers at half of what one slot makes: streams finish ahead of them, and what they ask for is what is made.
+    return Load(scenario.name, scenario.request_count, f"poisson:{per_s:.4f}", round(capacity_tok_s / 16, 3))
 
 
-def measure(engine: EngineProcess, mode: Mode, rate_tok_s: float, seed: int) -> dict[str, float]:
-    """One burst in one mode."""
-    flush_cache(engine.url)
-    engine.command(SetMode(mode=mode))
-    workload = Workload(
-        request_count=REQUESTS,
-        arrivals=f"burst:{REQUESTS}",
-        rates=f"{rate_tok_s:g}",
-        min_output_tokens=OUTPUT_TOKENS,
-        max_output_tokens=OUTPUT_TOKENS,
-        seed=seed,
+def warm(engine: EngineProcess, system: System, scenario: Scenario) -> float:
+    """A burst in `observe`, in which the engine learns what it can do. Returns capacity in tok/s."""
+    observing = System(system.name, {"mode": "observe"}, has_priorities=system.has_priorities)
+    burst = Load("warm", 24, "burst:24", 2.0)
+    measure(engine, observing, burst, seed=0)
+    capacity_tok_s = engine.telemetry().capacity.capacity_tok_s
+    assert capacity_tok_s, f"no capacity was measured for {scenario.name}"
+    return capacity_tok_s
+
+
+def run(scenario: Scenario, options: argparse.Namespace) -> list[dict[str, object]]:
+    """All rounds of a scenario; every run is written as soon as it is over."""
+    names = options.systems or scenario.systems
+    systems = [SYSTEMS[name] for name in names]
+    lines: list[dict[str, object]] = []
+    with contextlib.ExitStack() as stack:
+        engines: dict[tuple[str, ...], EngineProcess] = {}
+        capacities: dict[tuple[str, ...], float] = {}
+        for system in systems:
+            if system.engine_args not in engines:
+                args = (*SHORTAGES[scenario.shortage], "--dtype", options.dtype, *system.engine_args)
+                engine = engines[system.engine_args] = stack.enter_context(running_engine(*args))
+                capacities[system.engine_args] = warm(engine, system, scenario)
+        for demand_ratio in options.demand or scenario.demands:
+            load = load_of(scenario, demand_ratio, capacities[()])
+            for number in range(options.rounds):
+                turned = systems[number % len(systems) :] + systems[: number % len(systems)]
+                for system in turned:
+                    figures = measure(engines[system.engine_args], system, load, seed=1 + number % options.seeds)
+                    where = {"scenario": scenario.name, "demand_ratio": demand_ratio, "round": number}
+                    what = {"system": system.name, "rate_tok_s": load.rate_tok_s, "capacity_tok_s": capacities[()]}
+                    lines.append({**where, **what, **figures})
+                    report(lines[-1], options.output)
+    return lines
+
+
+def report(line: dict[str, object], output: Path | None) -> None:
+    what = f"{line['scenario']} {line['demand_ratio']} round {line['round']} {line['system']:9}"
+    first, raw = f"TTFT P99 {line['ttft_p99_s']:6.2f} s", f"raw {line['raw_tok_s']:5.1f}"
+    print(
+        f"{what} {first}  {raw}  effective {line['effective_tok_s']:5.1f}  stalled {line['stall_ratio']:.4f}",
+        flush=True,
     )
-    endpoint = Endpoint(url=engine.url, model="demo", extra_body={"ignore_eos": True}, idle_timeout_s=300.0)
-    result = asyncio.run(LoadRun(endpoint, plan_streams(workload)).execute())
-    assert all(stream.is_complete for stream in result.streams), [stream.error for stream in result.streams]
-    records = [
-        StreamRecord.of(stream.sent_s or 0.0, stream.token_times_s, rate_tok_s=stream.rate_tok_s)
-        for stream in result.streams
-    ]
-    summary = summarise(records)
-    return {
-        "ttft_mean_s": summary.ttft_mean_s or 0.0,
-        "ttft_p99_s": summary.ttft_p99_s or 0.0,
-        "raw_tok_s": summary.raw_tok_s,
-        "effective_tok_s": summary.effective_tok_s,
-        "qoe_mean": summary.qoe_mean or 0.0,
-        "stall_share": summary.stall_s_total * rate_tok_s / (REQUESTS * OUTPUT_TOKENS),
-    }
+    if output:
+        with output.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
 
-def main() -> None:
+def names(text: str) -> list[str]:
+    found = text.split(",")
+    unknown = [name for name in found if name not in SYSTEMS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no scheduler {unknown[0]!r}; there are {', '.join(SYSTEMS)}")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--shortage", choices=sorted(SHORTAGES), action="append")
-    parser.add_argument("--rate", type=float, default=2.0, help="tokens per second that each reader reads")
-    parser.add_argument("--output", type=Path, help="a JSON line per burst")
-    options = parser.parse_args()
-    for shortage in options.shortage or list(SHORTAGES):
-        with running_engine(*SHORTAGES[shortage]) as engine:
-            measure(engine, Mode.OFF, options.rate, seed=0)  # warm
-            pairs = []
-            for number in range(options.pairs):
-                order = (Mode.OFF, Mode.ENFORCE) if number % 2 == 0 else (Mode.ENFORCE, Mode.OFF)
-                pair = {mode: measure(engine, mode, options.rate, seed=number + 1) for mode in order}
-                pairs.append(pair)
-                if options.output:
-                    with options.output.open("a") as file:
-                        for mode, figures in pair.items():
-                            line = {"shortage": shortage, "mode": mode, "seed": number + 1, **figures}
-                            file.write(json.dumps(line) + "\n")
-            last = engine.telemetry()
-            demand_ratio = REQUESTS * options.rate / (last.capacity.capacity_tok_s or float("nan"))
-        report(shortage, pairs, demand_ratio)
-
-
-def report(shortage: str, pairs: list[dict[Mode, dict[str, float]]], demand_ratio: float) -> None:
-    print(f"{shortage}: {REQUESTS} streams at once, {OUTPUT_TOKENS} tokens each, demand {demand_ratio:.2f} of capacity")
-    print(f"  {'':18}{'stock':>10}{'TokenFlow':>11}   ratio (median of {len(pairs)} pairs, range)")
-    for name in pairs[0][Mode.OFF]:
-        stock = statistics.median(pair[Mode.OFF][name] for pair in pairs)
-        ours = statistics.median(pair[Mode.ENFORCE][name] for pair in pairs)
-        line = f"  {name:18}{stock:10.3f}{ours:11.3f}"
-        if all(pair[Mode.OFF][name] > 0 for pair in pairs):
-            ratios = [pair[Mode.ENFORCE][name] / pair[Mode.OFF][name] for pair in pairs]
-            line += f"   {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        print(line, flush=True)
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append")
+    parser.add_argument("--demand", type=float, action="append", help="of capacity; may be given more than once")
+    parser.add_argument("--systems", type=names, help=f"comma-separated, of {', '.join(SYSTEMS)}")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--dtype", default="bfloat16", help="of the model; float32 is slower by half on most machines")
+    parser.add_argument("--output", type=Path, help="a JSON line per run")
+    parser.add_argument("--table", type=Path, help="print the table of what was written before, and run nothing")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(table(json.loads(line) for line in options.table.read_text().splitlines()))
+        return
+    if options.quick:
+        options.rounds, options.systems = 1, ["stock", "tokenflow"]
+    lines = [line for name in options.scenario or SCENARIOS for line in run(SCENARIOS[name], options)]
+    print(table(lines))
 
 
 if __name__ == "__main__":
