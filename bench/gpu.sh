@@ -9,7 +9,7 @@
 #   PYTHON       the interpreter (.venv/bin/python of this clone where there is one, else python3)
 #   BENCH_MODEL  a model's folder instead of the demo model
 #   BENCH_ARGS   more arguments for SGLang (on the CPU: two layers of made-up weights, unless set)
-#   BENCH_PAIRS  pairs of the burst (5 on a GPU, 1 on the CPU)
+#   BENCH_ROUNDS rounds of the burst (5 on a GPU, 1 on the CPU)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -66,23 +66,15 @@ else
   part copies 60 "$python" bench/copies.py --seconds 0.5 --output "$folder/copies.jsonl"
 fi
 if [ "$has_engine" = yes ]; then
-  pairs=${BENCH_PAIRS:-$([ "$device" = cuda ] && echo 5 || echo 1)}
+  rounds=${BENCH_ROUNDS:-$([ "$device" = cuda ] && echo 5 || echo 1)}
   if [ "$device" = cuda ]; then
     part equality 180 "$python" bench/equality.py --requests 24 --slots 8 --output "$folder/equality.jsonl"
-    # Readers who ask for 0.65 of what was just measured, together.
-    rate=$("$python" -c 'import json, sys
-print(max(0.1, round(0.65 * json.load(open(sys.argv[1]))["capacity_tok_s"] / 24, 2)))' "$folder/equality.jsonl" 2>/dev/null)
-    if [ -n "$rate" ]; then
-      part burst 300 "$python" bench/engine.py --pairs "$pairs" --rate "$rate" --output "$folder/burst.jsonl"
-    else
-      say "skipped: the burst, since the engine's capacity is not known"
-      status=1
-    fi
   else
     export BENCH_ARGS=${BENCH_ARGS---load-format dummy --json-model-override-args "'{\"num_hidden_layers\": 2}'"}
     part equality 180 "$python" bench/equality.py --output "$folder/equality.jsonl"
-    part burst 240 "$python" bench/engine.py --shortage slots --pairs "$pairs" --output "$folder/burst.jsonl"
   fi
+  part burst 300 "$python" bench/engine.py --scenario slots-burst --demand 0.65 --systems stock,tokenflow \
+    --rounds "$rounds" --output "$folder/burst.jsonl"
 fi
 say "what ran"
 cat "$folder/parts.jsonl"
