@@ -1,13 +1,17 @@
 """Faults planted in every hook of the scheduler's side, on the real engine: no stream is lost, no text changes."""
 
 import asyncio
+import os
+import signal
 import time
 
+import psutil
 import pytest
 from engine_faults import bad_lines, log_on_failure, strict_checks
 from probe_control import ProbeControl, assert_nothing_is_held
 from test_enforce import FAST, alone, burst, endpoint, flush_cache, texts_of, wait_until_idle
 
+from tokenflow import link
 from tokenflow.loadgen.run import LoadRun
 from tokenflow.sglang.faults import MAX_FAULTS
 
@@ -130,3 +134,62 @@ def test_no_fault_of_ours_costs_a_stream(own_engine):
         assert_nothing_is_held(place.probe.report())
     own_engine.stop()
     own_engine.assert_nothing_left()
+
+
+@pytest.mark.timeout(600)
+def test_no_fault_around_the_engine_costs_a_stream_either(own_engine):
+    place = Place(own_engine)
+    with log_on_failure(own_engine):
+        wrong = place.case("host pool full", host_tokens_to_take=10**9)[0]
+        assert place.probe.answer()["host_tokens_taken"] > 0
+        wrong += place.case("host pool free again", host_tokens_to_take=0)[0]
+        wrong += late_copies_for_aborted_requests(place)
+        wrong += place.case("late copies", late_acks_s=0.3)[0]
+
+        daemon = psutil.Process(own_engine.status()["daemon"]["pid"])
+        daemon.send_signal(signal.SIGSTOP)  # a subscriber that takes nothing
+        try:
+            wrong += [f"daemon stopped: {text}" for text in place.stream()]
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+        assert wrong == []
+        place.assert_clean()
+        assert own_engine.status()["policy"]["fault_count"] == 0
+
+        for path in link_sockets(own_engine):
+            path.unlink()
+        assert place.stream() == [], "streams after the link's sockets were removed"
+        os.kill(daemon.pid, signal.SIGKILL)
+        daemon.wait(10.0)
+        assert place.stream() == [], "streams after the daemon was killed"
+        assert_nothing_is_held(place.probe.report())
+    stopped = own_engine.tfctl("stop")
+    assert stopped.returncode == 0, stopped.stderr
+    own_engine.assert_nothing_left()
+
+
+def late_copies_for_aborted_requests(place: Place) -> list[str]:
+    """Requests end while their KV is on its way, in both directions. The others are unharmed."""
+    states = {"offloading": 2, "loading": 2}
+    place.probe.order(late_acks_s=0.3, aborts=states, retract_every=15)
+    streams = []
+    deadline_s = time.monotonic() + 90.0
+    while place.probe.answer()["aborted"] != states and time.monotonic() < deadline_s:
+        flush_cache(place.rig)
+        streams += asyncio.run(LoadRun(place.endpoint, PLANS, keep_text=True).execute()).streams
+        print("late copies for aborted requests:", place.probe.answer()["aborted"], flush=True)
+    answer = place.probe.answer()
+    assert answer["aborted"] == states
+    expected = place.expected * (len(streams) // len(PLANS))
+    wrong = [
+        f"late copies: {stream.error or 'another text'}"
+        for stream, text in zip(streams, expected, strict=True)
+        if stream.rid not in answer["aborted_rids"] and (stream.error is not None or stream.text != text)
+    ]
+    lost = [stream for stream in streams if stream.rid in answer["aborted_rids"] and not stream.error]
+    return wrong + [f"{stream.rid} was aborted and does not say so" for stream in lost]
+
+
+def link_sockets(rig):
+    names = (link.TELEMETRY_SOCKET, link.SCHEDULER_SOCKET, link.FRONTEND_SOCKET, link.DELIVERY_SOCKET)
+    return [path for path in rig.sockets() if path.name in names]
