@@ -15,7 +15,7 @@ SLOTS = (*SPLIT, "--max-running-requests", "3")
 SHORT_OF_KV = (*SPLIT, "--max-running-requests", "12", "--max-total-tokens", "700", "--context-length", "700")
 # Short runs and small gains: streams take turns far more often than anybody would want them to.
 RESTLESS = ("quantum_s=0", "first_run_tokens=2", "reserve_s=0", "surplus_s=0.2", "min_benefit_s=0", "safety_factor=1")
-MOST_ROUNDS = 8
+MOST_ROUNDS = 16
 
 
 def start(rig, *arguments):
