@@ -22,8 +22,8 @@ OUTPUT_TOKENS = 120
 HICACHE = ("--enable-hierarchical-cache", "--hicache-io-backend", "direct", "--hicache-mem-layout", "layer_first")
 COMMON = (*HICACHE, "--hicache-ratio", "4", "--chunked-prefill-size", "512", "--sleep-on-idle")
 PRIORITY = (
-    *("--enable-priority-scheduling", "--enable-priority-preemption"),
-    *("--priority-scheduling-preemption-threshold", "0"),
+    *("--enable-priority-scheduling", "--default-priority-value", "0"),
+    *("--priority-scheduling-preemption-threshold", "0"),  # preemption comes with it unless disabled
 )
 # Slots, or KV tokens, for about a third of 24 streams.
 SHORTAGES = {

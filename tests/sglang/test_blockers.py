@@ -63,6 +63,6 @@ def test_every_option_that_blocks_is_named(engine):
         "--speculative-algorithm EAGLE",
         "--disaggregation-mode decode",
         "--radix-cache-backend",
-        "--enable-priority-preemption",
+        "--enable-priority-scheduling without --disable-priority-preemption",
         "--enable-hisparse",
     ]

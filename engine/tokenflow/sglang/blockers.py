@@ -33,7 +33,7 @@ def find_blockers(scheduler: Any) -> list[str]:
     if tree.supports_swa():
         found.append("a model with sliding-window layers")
     if scheduler.enable_priority_preemption:
-        found.append("--enable-priority-preemption")
+        found.append("--enable-priority-scheduling without --disable-priority-preemption")
     if scheduler.enable_hisparse:
         found.append("--enable-hisparse")
     if scheduler.dllm_config is not None:
