@@ -24,9 +24,7 @@ from tokenflow.loadgen.run import LoadRun
 
 def burst(rig: Rig) -> threading.Thread:
     """Streams that outlast the stop, so that it has something to cut."""
-    workload = Workload(
-        request_count=6, arrivals="burst:6", rates="6", min_output_tokens=500, max_output_tokens=500, seed=3
-    )
+    workload = Workload(request_count=6, arrivals="burst:6", rates="6", output_tokens="fixed:500", seed=3)
     endpoint = Endpoint(url=rig.url, model=rig.model, extra_body={"ignore_eos": True})
     run = LoadRun(endpoint, plan_streams(workload))
     thread = threading.Thread(target=lambda: asyncio.run(run.execute()))

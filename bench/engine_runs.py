@@ -87,8 +87,7 @@ def measure(engine: EngineProcess, system: System, load: Load, seed: int) -> dic
         request_count=load.request_count,
         arrivals=load.arrivals,
         rates=f"{load.rate_tok_s:g}",
-        min_output_tokens=OUTPUT_TOKENS,
-        max_output_tokens=OUTPUT_TOKENS,
+        output_tokens=f"fixed:{OUTPUT_TOKENS}",
         seed=seed,
     )
     plans = plan_streams(workload)

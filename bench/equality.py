@@ -54,8 +54,7 @@ def compare(engine: EngineProcess, requests: int, tokens: int) -> dict[str, obje
         request_count=requests,
         arrivals=f"burst:{requests}",
         rates="2",
-        min_output_tokens=tokens,
-        max_output_tokens=tokens,
+        output_tokens=f"fixed:{tokens}",
         seed=1,
     )
     plans = plan_streams(workload)

@@ -61,8 +61,7 @@ def start_load(
         request_count=request_count,
         arrivals=f"burst:{request_count}",
         rates="6",
-        min_output_tokens=2000,
-        max_output_tokens=2000,
+        output_tokens="fixed:2000",
         seed=1,
     )
     endpoint = Endpoint(url=engine.url, model="demo", extra_body={"ignore_eos": True})

@@ -45,8 +45,7 @@ def main() -> int:
         request_count=12,
         arrivals="burst:12",
         rates="4:0.5,6:0.3,12:0.2",
-        min_output_tokens=96,
-        max_output_tokens=160,
+        output_tokens="uniform:96:160",
         seed=1,
     )
     run = LoadRun(Endpoint(url=engine.url, model=engine.model), plan_streams(workload))

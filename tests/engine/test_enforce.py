@@ -32,8 +32,7 @@ def burst(seed: int, count: int = 10, tokens: int = 60) -> list[StreamPlan]:
         request_count=count,
         arrivals=f"burst:{count}",
         rates="2",
-        min_output_tokens=tokens,
-        max_output_tokens=tokens,
+        output_tokens=f"fixed:{tokens}",
         seed=seed,
     )
     return plan_streams(workload)

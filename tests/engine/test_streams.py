@@ -73,9 +73,7 @@ def one_stream(rate_tok_s: float | None, max_tokens: int) -> StreamPlan:
 
 @pytest.mark.parametrize("api", list(Api), ids=lambda api: api.name.lower())
 async def test_a_burst_of_paced_streams(engine, api):
-    workload = Workload(
-        request_count=10, arrivals="burst:10", rates="3,6,12", min_output_tokens=16, max_output_tokens=40, seed=5
-    )
+    workload = Workload(request_count=10, arrivals="burst:10", rates="3,6,12", output_tokens="uniform:16:40", seed=5)
     plans = plan_streams(workload)
     result = await LoadRun(endpoint(engine, api), plans).execute()
 

@@ -18,7 +18,7 @@ from tokenflow.loadgen.prompts import draw_prompts
 from tokenflow.loadgen.rates import parse_rates
 
 WORKLOAD = Workload(
-    request_count=20, arrivals="poisson:4", rates="4:0.5,12:0.5", min_output_tokens=64, max_output_tokens=128, seed=7
+    request_count=20, arrivals="poisson:4", rates="4:0.5,12:0.5", output_tokens="uniform:64:128", seed=7
 )
 
 
@@ -169,7 +169,9 @@ def test_lengths_stay_in_their_range():
     assert max(lengths) == 128
 
 
-@pytest.mark.parametrize("change", [{"request_count": 0}, {"min_output_tokens": 0}, {"min_output_tokens": 129}])
+@pytest.mark.parametrize(
+    "change", [{"request_count": 0}, {"output_tokens": "uniform:0:128"}, {"output_tokens": "uniform:129:128"}]
+)
 def test_a_workload_that_makes_no_sense_is_a_usage_error(change):
     with pytest.raises(UsageError):
         plan_streams(msgspec.structs.replace(WORKLOAD, **change))

@@ -1,13 +1,16 @@
-"""When requests arrive: `burst:K[:GAP_S]`, `poisson:RATE`, `gamma:RATE:SHAPE` (contract.md "tfctl simulate")."""
+"""When requests arrive: `burst:K[:GAP_S]`, `poisson:RATE`, `gamma:RATE:SHAPE`, `trace:FILE`."""
 
 import math
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from tokenflow.errors import UsageError
+from tokenflow.loadgen.traces.read import read_trace
+from tokenflow.loadgen.traces.trace import Trace
 
-_HINT = "use burst:12, burst:8:2.5, poisson:4 or gamma:4:0.5"
+_HINT = "use burst:12, burst:8:2.5, poisson:4, gamma:4:0.5 or trace:FILE"
 
 
 class Arrivals(Protocol):
@@ -15,6 +18,11 @@ class Arrivals(Protocol):
 
     def times_s(self, count: int, rng: random.Random) -> list[float]:
         """Arrival times of `count` requests in seconds after the start, ascending from 0 on."""
+        ...
+
+    @property
+    def usual_count(self) -> int | None:
+        """How many requests the pattern holds by itself; None for one without an end."""
         ...
 
 
@@ -36,6 +44,10 @@ class Burst:
             return [0.0] * count
         return [(index // self.size) * self.gap_s for index in range(count)]
 
+    @property
+    def usual_count(self) -> int | None:
+        return self.size
+
 
 @dataclass(frozen=True, slots=True)
 class GammaProcess:
@@ -53,9 +65,37 @@ class GammaProcess:
             now_s += rng.gammavariate(self.shape, scale_s)
         return times_s
 
+    @property
+    def usual_count(self) -> int | None:
+        return None
 
-def parse_arrivals(text: str) -> Arrivals:
-    """Raises UsageError for anything but the patterns of this module."""
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The arrivals of a trace, `speedup` times as fast. The first `count` of them are taken."""
+
+    trace: Trace
+    speedup: float = 1.0
+
+    def times_s(self, count: int, rng: random.Random) -> list[float]:
+        requests = self.trace.requests
+        if count > len(requests):
+            raise UsageError(
+                f"the trace holds {len(requests)} requests, not {count}",
+                hint=f"ask for {len(requests)} or fewer",
+                field="requests",
+            )
+        return [request.arrival_s / self.speedup for request in requests[:count]]
+
+    @property
+    def usual_count(self) -> int | None:
+        return len(self.trace.requests)
+
+
+def parse_arrivals(text: str, *, speedup: float = 1.0) -> Arrivals:
+    """Raises UsageError for anything but the patterns of this module. `speedup` counts for traces alone."""
+    if text.strip().startswith("trace:"):
+        return Recorded(read_trace(Path(text.strip().removeprefix("trace:"))), speedup)
     kind, *values = text.strip().split(":")
     match kind, values:
         case "burst", [size]:

@@ -92,8 +92,7 @@ def _workload(options: argparse.Namespace) -> Workload:
         request_count=options.requests,
         arrivals=f"burst:{max(options.requests, 1)}",
         rates=options.rates,
-        min_output_tokens=lengths[0],
-        max_output_tokens=lengths[1],
+        output_tokens=f"uniform:{lengths[0]}:{lengths[1]}",
         seed=options.seed,
     )
 

@@ -6,20 +6,31 @@ from typing import Any
 import msgspec
 
 from tokenflow.errors import UsageError
-from tokenflow.loadgen.arrivals import parse_arrivals
-from tokenflow.loadgen.prompts import draw_prompts
+from tokenflow.loadgen.arrivals import Arrivals, Recorded, parse_arrivals
+from tokenflow.loadgen.lengths import parse_lengths
+from tokenflow.loadgen.prompt_file import deal
+from tokenflow.loadgen.prompts import draw_prompt_of, draw_prompts
 from tokenflow.loadgen.rates import parse_rates
+
+FROM_TRACE = "trace"  # as a length law: the lengths that the trace recorded
 
 
 class Workload(msgspec.Struct, kw_only=True, frozen=True):
-    """What to send. `arrivals` and `rates` are in the notation of tfctl; output lengths are drawn evenly."""
+    """What to send. `arrivals`, `rates` and the length laws are in the notation of tfctl.
+
+    `rates` None: nobody reads along. `prompts` are dealt out in random order; without them, prompts are drawn here,
+    of about the lengths of `input_tokens` where that is given. `trace` as a length law takes the lengths of the
+    arrivals' trace.
+    """
 
     request_count: int
     arrivals: str
-    rates: str
-    min_output_tokens: int
-    max_output_tokens: int
+    rates: str | None
+    output_tokens: str
     seed: int
+    input_tokens: str | None = None
+    prompts: tuple[str, ...] | None = None
+    speedup: float = 1.0
 
 
 class StreamPlan(msgspec.Struct, kw_only=True, frozen=True):
@@ -37,28 +48,47 @@ def plan_streams(workload: Workload) -> list[StreamPlan]:
     """The streams of a workload in order of arrival. Raises UsageError where the workload makes no sense."""
     if workload.request_count < 1:
         raise UsageError(f"{workload.request_count} requests are too few", hint="ask for one or more", field="requests")
-    if not 1 <= workload.min_output_tokens <= workload.max_output_tokens:
-        raise UsageError(
-            f"output lengths from {workload.min_output_tokens} to {workload.max_output_tokens} tokens make no sense",
-            hint="give a least and a greatest length, for example 64-128",
-            field="max-tokens",
-        )
     # One generator a subject: a change of the rates must not move the arrivals or the prompts.
-    count = workload.request_count
-    times_s = parse_arrivals(workload.arrivals).times_s(count, _generator(workload.seed, "arrivals"))
-    rates_tok_s = parse_rates(workload.rates).assign(count, _generator(workload.seed, "rates"))
-    prompts = draw_prompts(count, _generator(workload.seed, "prompts"))
-    lengths_rng = _generator(workload.seed, "lengths")
+    count, seed = workload.request_count, workload.seed
+    arrivals = parse_arrivals(workload.arrivals, speedup=workload.speedup)
+    times_s = arrivals.times_s(count, _generator(seed, "arrivals"))
+    rates_tok_s: list[float] | list[None] = [None] * count
+    if workload.rates is not None:
+        rates_tok_s = parse_rates(workload.rates).assign(count, _generator(seed, "rates"))
+    prompts = _prompts(workload, arrivals)
+    lengths = _lengths(workload.output_tokens, "output-tokens", arrivals, count, _generator(seed, "lengths"))
     return [
         StreamPlan(
             index=index,
             arrival_s=times_s[index],
             prompt=prompts[index],
             rate_tok_s=rates_tok_s[index],
-            max_tokens=lengths_rng.randint(workload.min_output_tokens, workload.max_output_tokens),
+            max_tokens=lengths[index],
         )
         for index in range(count)
     ]
+
+
+def _prompts(workload: Workload, arrivals: Arrivals) -> list[str]:
+    count, rng = workload.request_count, _generator(workload.seed, "prompts")
+    if workload.input_tokens is None:
+        return draw_prompts(count, rng) if workload.prompts is None else deal(workload.prompts, count, rng)
+    if workload.prompts is not None:
+        raise UsageError(
+            "prompts of your own have their own lengths", hint="leave one of the two out", field="input-tokens"
+        )
+    sizes_rng = _generator(workload.seed, "input-lengths")
+    sizes = _lengths(workload.input_tokens, "input-tokens", arrivals, count, sizes_rng)
+    return [draw_prompt_of(size, rng) for size in sizes]
+
+
+def _lengths(law: str, field: str, arrivals: Arrivals, count: int, rng: random.Random) -> list[int]:
+    if law != FROM_TRACE:
+        return parse_lengths(law, field).draw(count, rng)
+    if not isinstance(arrivals, Recorded):
+        raise UsageError("lengths from a trace need its arrivals", hint="use trace:FILE for the arrivals", field=field)
+    requests = arrivals.trace.requests[:count]
+    return [row.input_tokens if field == "input-tokens" else row.output_tokens for row in requests]
 
 
 def _generator(seed: int, subject: str) -> random.Random:

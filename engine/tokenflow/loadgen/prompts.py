@@ -1,4 +1,5 @@
-"""Seeded prompts: short requests as people type them, made from topics and forms that are written here."""
+"""Seeded prompts: short requests as people type them, made from topics and forms that are written here, and text of
+about any length."""
 
 import random
 
@@ -58,3 +59,14 @@ def draw_prompts(count: int, rng: random.Random) -> list[str]:
         rng.shuffle(combinations)
         prompts.extend(combinations[: count - len(prompts)])
     return prompts
+
+
+def draw_prompt_of(tokens: int, rng: random.Random) -> str:
+    """About `tokens` tokens of running words: a common English word is one token in most vocabularies.
+
+    No two share a beginning, so that no prefix is found in a cache. What a server counted is in the results.
+    """
+    return " ".join(rng.choices(_WORDS, k=tokens))
+
+
+_WORDS = tuple(sorted({word for topic in _TOPICS for word in topic.replace(",", "").replace("'s", "").split()}))
