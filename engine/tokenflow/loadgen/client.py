@@ -1,13 +1,15 @@
 """One stream over HTTP: sends the request, decodes the events, tells the recorder."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import aiohttp
 import msgspec
 
+from tokenflow.loadgen.acks import AckReporter
 from tokenflow.loadgen.chunks import DONE, MalformedChunkError, error_message, parse_chunk
-from tokenflow.loadgen.endpoint import REQUEST_ID_HEADER, Endpoint
+from tokenflow.loadgen.endpoint import ACK_TOKEN_HEADER, REQUEST_ID_HEADER, Endpoint
 from tokenflow.loadgen.recorder import StreamRecorder
 from tokenflow.loadgen.result import Outcome
 from tokenflow.loadgen.sse import EventDecoder, ServerEvent
@@ -25,9 +27,13 @@ def open_session(endpoint: Endpoint) -> aiohttp.ClientSession:
 
 
 async def run_stream(
-    session: aiohttp.ClientSession, endpoint: Endpoint, recorder: StreamRecorder, clock_s: Callable[[], float]
+    session: aiohttp.ClientSession,
+    endpoint: Endpoint,
+    recorder: StreamRecorder,
+    clock_s: Callable[[], float],
+    acks: AckReporter | None = None,
 ) -> None:
-    """Runs one stream to its end, good or bad; the recorder holds what happened.
+    """Runs one stream to its end, good or bad; the recorder holds what happened. With `acks` its reader reports.
 
     What a server does is an outcome and never an exception. Cancelling the task closes the connection.
     """
@@ -38,7 +44,10 @@ async def run_stream(
         ) as response:
             recorder.respond(response.status, response.headers.get(REQUEST_ID_HEADER))
             if response.status == 200:
-                await _read_events(response, recorder, clock_s)
+                token = response.headers.get(ACK_TOKEN_HEADER)
+                reporting = None if acks is None else acks.follow(session, recorder, token, clock_s)
+                with _ending(reporting):
+                    await _read_events(response, recorder, clock_s)
             else:
                 message = await _rejection(response)
                 recorder.end(clock_s(), Outcome.REJECTED, f"HTTP {response.status}: {message}")
@@ -50,6 +59,16 @@ async def run_stream(
         recorder.end(clock_s(), Outcome.CUT, f"the connection broke: {error or type(error).__name__}")
     finally:
         recorder.end(clock_s(), Outcome.CANCELLED)
+
+
+@contextlib.contextmanager
+def _ending(task: asyncio.Task[None] | None) -> Iterator[None]:
+    """The task ends with the block: a stream that has ended is not acked any more."""
+    try:
+        yield
+    finally:
+        if task is not None and not task.cancel():
+            task.result()  # it ended by itself, so by a fault of ours
 
 
 async def _read_events(

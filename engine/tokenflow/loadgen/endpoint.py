@@ -9,6 +9,7 @@ from tokenflow.loadgen.plan import StreamPlan
 
 RATE_HEADER = "X-TokenFlow-Rate"
 REQUEST_ID_HEADER = "X-TokenFlow-Request-Id"
+ACK_TOKEN_HEADER = "X-TokenFlow-Ack-Token"
 
 
 class Api(StrEnum):
@@ -21,6 +22,8 @@ class Api(StrEnum):
 class Endpoint(msgspec.Struct, kw_only=True, frozen=True):
     """An OpenAI-compatible server. `url` is its root, with or without `/v1`.
 
+    A stream's rate goes along in a header that other servers ignore; `claimed_rate_tok_s` puts another one there than
+    its reader reads at, and `has_claims` False none at all.
     `idle_timeout_s` bounds the wait for the next bytes, the first token's included. `exact_counts` asks for the
     token count with every chunk (SGLang and vLLM know `continuous_usage_stats`); without it, and where the server
     ignores it, a chunk with text counts as one token. `extra_body` goes into every request as it is.
@@ -33,18 +36,27 @@ class Endpoint(msgspec.Struct, kw_only=True, frozen=True):
     connect_timeout_s: float = 10.0
     idle_timeout_s: float = 120.0
     exact_counts: bool = True
+    has_claims: bool = True
+    claimed_rate_tok_s: float | None = None
     extra_body: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    def root(self) -> str:
+        """Without `/v1` and without a slash at the end."""
+        return self.url.rstrip("/").removesuffix("/v1")
+
     def route(self) -> str:
-        return f"{self.url.rstrip('/').removesuffix('/v1')}/v1/{self.api.value}"
+        return f"{self.root()}/v1/{self.api.value}"
+
+    def authorization(self) -> dict[str, str]:
+        """The header that every request to this server carries; empty without a key."""
+        return {} if self.api_key is None else {"Authorization": f"Bearer {self.api_key}"}
 
     def headers(self, plan: StreamPlan) -> dict[str, str]:
         headers = {"Accept": "text/event-stream"}
-        if plan.rate_tok_s is not None:
-            headers[RATE_HEADER] = f"{plan.rate_tok_s:.10g}"
-        if self.api_key is not None:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        return headers
+        rate_tok_s = plan.rate_tok_s if self.claimed_rate_tok_s is None else self.claimed_rate_tok_s
+        if plan.rate_tok_s is not None and rate_tok_s is not None and self.has_claims:
+            headers[RATE_HEADER] = f"{rate_tok_s:.10g}"
+        return headers | self.authorization()
 
     def body(self, plan: StreamPlan) -> dict[str, Any]:
         """The JSON body. Temperature 0 unless `extra_body` says otherwise: the same plan asks for the same text."""

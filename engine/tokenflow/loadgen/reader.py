@@ -36,6 +36,11 @@ class PacedReader:
         self._buffer.advance(now_s)
         return self.runway_s
 
+    def read_at(self, now_s: float) -> float:
+        """Tokens read by `now_s`, the one in hand in part."""
+        self._buffer.advance(now_s)
+        return self.read_tokens
+
     @property
     def runway_s(self) -> float | None:
         """As of the last moment the reader was told about."""

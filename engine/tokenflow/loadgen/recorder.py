@@ -15,6 +15,7 @@ class StreamRecorder:
         self.outcome: Outcome | None = None
         self.finish_reason: str | None = None
         self.rid: str | None = None
+        self.acked_tokens = 0
         self._keep_text = keep_text
         self._http_status: int | None = None
         self._error: str | None = None
@@ -22,6 +23,8 @@ class StreamRecorder:
         self._ended_s: float | None = None
         self._prompt_tokens: int | None = None
         self._token_times_s: list[float] = []
+        self._ack_count = 0
+        self._failed_ack_count = 0
         self._text: list[str] = []
 
     @property
@@ -56,6 +59,14 @@ class StreamRecorder:
             self._token_times_s.extend([now_s] * new_tokens)
             self.reader.arrive(now_s, total)
 
+    def ack(self, consumed_tokens: int, *, is_accepted: bool) -> None:
+        """The server was told how far the reader is, and took it or not."""
+        if is_accepted:
+            self._ack_count += 1
+            self.acked_tokens = max(self.acked_tokens, consumed_tokens)
+        else:
+            self._failed_ack_count += 1
+
     def end(self, now_s: float, outcome: Outcome, error: str | None = None) -> None:
         """The first end of a stream is the one that counts."""
         if self.outcome is None:
@@ -77,6 +88,7 @@ class StreamRecorder:
             max_tokens=self.plan.max_tokens,
             prompt_tokens=self._prompt_tokens,
             token_count=self.token_count,
+            arrival_s=self.plan.arrival_s,
             sent_s=sent_s,
             dispatch_lag_s=None if sent_s is None else max(0.0, sent_s - self.plan.arrival_s),
             ttft_s=None if sent_s is None or not self._token_times_s else self._token_times_s[0] - sent_s,
@@ -84,6 +96,9 @@ class StreamRecorder:
             stall_s=self.reader.stall_s,
             stall_count=self.reader.stall_count,
             least_runway_s=self.reader.least_runway_s,
+            ack_count=self._ack_count,
+            failed_ack_count=self._failed_ack_count,
+            acked_tokens=self.acked_tokens,
             token_times_s=list(self._token_times_s),
             text="".join(self._text) if self._keep_text else None,
         )

@@ -21,7 +21,8 @@ class Outcome(StrEnum):
 
 
 class StreamResult(msgspec.Struct, kw_only=True):
-    """One stream as its client saw it. Times are seconds; `sent_s` and `token_times_s` count from the run's start."""
+    """One stream as its client saw it. Times are seconds; `arrival_s` (as planned), `sent_s` and `token_times_s` count
+    from the run's start."""
 
     index: int
     outcome: Outcome
@@ -33,6 +34,7 @@ class StreamResult(msgspec.Struct, kw_only=True):
     max_tokens: int = 0
     prompt_tokens: int | None = None
     token_count: int = 0
+    arrival_s: float = 0.0
     sent_s: float | None = None  # None: never sent
     dispatch_lag_s: float | None = None  # sent later than planned by this much: the generator's own delay
     ttft_s: float | None = None
@@ -40,6 +42,9 @@ class StreamResult(msgspec.Struct, kw_only=True):
     stall_s: float = 0.0
     stall_count: int = 0
     least_runway_s: float | None = None
+    ack_count: int = 0  # accepted by the server
+    failed_ack_count: int = 0
+    acked_tokens: int = 0
     token_times_s: list[float] = msgspec.field(default_factory=list)
     text: str | None = None  # only where it was asked for
 

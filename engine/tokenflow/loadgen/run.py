@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import aiohttp
 
+from tokenflow.loadgen.acks import AckReporter
 from tokenflow.loadgen.client import open_session, run_stream
 from tokenflow.loadgen.endpoint import Endpoint
 from tokenflow.loadgen.plan import StreamPlan
@@ -27,10 +28,12 @@ class LoadRun:
         plans: Sequence[StreamPlan],
         *,
         keep_text: bool = False,
+        acks: AckReporter | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.recorders = [StreamRecorder(plan, keep_text=keep_text) for plan in plans]
         self._endpoint = endpoint
+        self._acks = acks
         self._clock_s = clock_s
         self._start_s: float | None = None
         self._cancelled = asyncio.Event()
@@ -70,4 +73,4 @@ class LoadRun:
 
     async def _stream(self, session: aiohttp.ClientSession, recorder: StreamRecorder) -> None:
         await asyncio.sleep(recorder.plan.arrival_s - self.elapsed_s())
-        await run_stream(session, self._endpoint, recorder, self.elapsed_s)
+        await run_stream(session, self._endpoint, recorder, self.elapsed_s, self._acks)
