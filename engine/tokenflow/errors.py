@@ -10,6 +10,7 @@ TokenFlowError
 ├── NotFoundError             1   no such request, operation
 ├── DaemonUnreachableError   69
 │   └── BadAnswerError            something answered the control socket, but not sanely
+├── ServerUnreachableError   69   nothing answers where an OpenAI-compatible server was named
 ├── TimedOutError            75
 ├── PermissionDeniedError    77
 └── ConfigurationError       78   bad contents of a file, or no profile of that name
@@ -77,6 +78,10 @@ class DaemonUnreachableError(TokenFlowError):
 
 class BadAnswerError(DaemonUnreachableError):
     code, http_status = "bad_answer", 502
+
+
+class ServerUnreachableError(TokenFlowError):
+    code, http_status, exit_code = "server_unreachable", 502, 69
 
 
 class TimedOutError(TokenFlowError):

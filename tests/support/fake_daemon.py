@@ -52,6 +52,7 @@ class FakeDaemon:
         self.rows = request_rows()
         self.start_error: TokenFlowError | None = None
         self.on_demand = False
+        self.engine_url: str | None = None  # in place of the sample's, while an engine is up
         self.operation_steps = [("loading weights", 0.4), ("warming up", 0.9)]
         self.seen: list[tuple[str, str, bytes]] = []
         self.watch_count = 3
@@ -77,6 +78,8 @@ class FakeDaemon:
     def status(self) -> StatusDocument:
         document = status_document(self.state, str(self.path))
         document.daemon.on_demand = self.on_demand
+        if self.engine_url is not None and document.engine.url is not None:
+            document.engine.url = self.engine_url
         return document
 
     def requests(self, query: dict[str, str]) -> RequestsDocument:

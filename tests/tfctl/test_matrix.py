@@ -88,6 +88,8 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
     ("start", "nosuch"): {"garbage": 69, "nonsense": 69, "*": 78},
     ("top", "--once"): {"none": 69, "garbage": 69, "nonsense": 69, "*": 0},
     ("top",): {"*": 2},  # no terminal here
+    ("bench", "--rates", "0"): {"*": 2},
+    ("bench", "--url", "nowhere"): {"*": 2},
     ("profile", "list"): {"*": 0},
     ("profile", "show", "nosuch"): {"*": 78},
     ("engine", "install"): {"*": 2},
@@ -175,6 +177,8 @@ USAGE_ERRORS = [
     ("--timeout", "nan", "status"),
     ("stop", "--drain", "nan"),
     ("ps", "--watch=inf"),
+    ("bench", "--seed", "x"),
+    ("bench", "--warmup", "-1"),
     ("engine", "bogus"),
     ("profile",),
     ("--json",),

@@ -54,7 +54,7 @@ def build() -> "ClickCommand":
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         help="Run and watch TokenFlow: an LLM engine whose streams share the GPU by how far their readers are behind.",
-        epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 not running, 4 unknown, 69 daemon unreachable, "
+        epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 not running, 4 unknown, 69 daemon or server unreachable, "
         "75 timed out, 77 permission denied, 78 invalid configuration.",
     )
     app.callback()(_root)

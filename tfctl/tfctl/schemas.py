@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 import tfctl.documents
+import tokenflow.loadgen.bench_record
 import tokenflow.tuning
 import tokenflow.wire
 from tokenflow.wire import Document, schema_name
@@ -41,7 +42,12 @@ def render(name: str) -> str:
 
 
 def _children(kind: type[Document]) -> Iterator[type[Document]]:
-    modules = (tokenflow.wire.__name__, tokenflow.tuning.__name__, tfctl.documents.__name__)
+    modules = (
+        tokenflow.wire.__name__,
+        tokenflow.tuning.__name__,
+        tokenflow.loadgen.bench_record.__name__,
+        tfctl.documents.__name__,
+    )
     for child in kind.__subclasses__():
         if child.__module__ in modules:
             yield child

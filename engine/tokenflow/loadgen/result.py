@@ -1,5 +1,6 @@
 """What a run measured: one record a stream, and the figures over all of them."""
 
+import itertools
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -52,6 +53,19 @@ class StreamResult(msgspec.Struct, kw_only=True):
     def is_complete(self) -> bool:
         """True if the stream ended as it should and brought at least one token."""
         return self.outcome is Outcome.COMPLETED and self.token_count > 0
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean time of a token after the first, up to the stream's end; None for fewer than two tokens."""
+        if self.token_count < 2 or self.duration_s is None or self.ttft_s is None:
+            return None
+        return (self.duration_s - self.ttft_s) / (self.token_count - 1)
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """Between the moments at which tokens came. Tokens that came together make one moment."""
+        moments_s = sorted(set(self.token_times_s))
+        return [later - earlier for earlier, later in itertools.pairwise(moments_s)]
 
 
 class Distribution(msgspec.Struct, kw_only=True, frozen=True):
