@@ -94,6 +94,10 @@ class StandIn:
         except asyncio.CancelledError:
             self.gone_count += 1
             raise
+        except ConnectionAbortedError:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -102,6 +106,7 @@ class StandIn:
             await asyncio.sleep(self._token_s)
             if self._stops_after is not None and number > self._stops_after:
                 await self._over.wait()
+                raise ConnectionAbortedError
             text = f"w{number} "
             usage = {"completion_tokens": number, "prompt_tokens": PROMPT_TOKENS}
             chunk = {"choices": [{"delta": {"content": text}, "text": text}], "usage": usage}
