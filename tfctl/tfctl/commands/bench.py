@@ -147,8 +147,8 @@ def bench(
     """
     session = Session(ctx)
     try:
-        from tfctl.bench_options import BenchOptions
-        from tfctl.benching import carry_out
+        from tfctl.bench.carry_out import carry_out
+        from tfctl.bench.options import BenchOptions
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "aiohttp":
             raise

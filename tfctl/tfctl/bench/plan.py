@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tfctl.bench_options import BenchOptions
+from tfctl.bench.options import BenchOptions
 from tokenflow.loadgen.arrivals import Arrivals, Burst, GammaProcess, Recorded, parse_arrivals
 from tokenflow.loadgen.bench_figures import RunFacts
 from tokenflow.loadgen.endpoint import Api

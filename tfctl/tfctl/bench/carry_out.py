@@ -10,11 +10,11 @@ from datetime import datetime
 
 import msgspec
 
-from tfctl.bench_options import BenchOptions
-from tfctl.bench_plan import BenchPlan, bench_plan
+from tfctl.bench.options import BenchOptions
+from tfctl.bench.plan import BenchPlan, bench_plan
+from tfctl.bench.record_files import RecordFiles
 from tfctl.operations import reporter
 from tfctl.output import INTERRUPTED, note, write_json, write_line
-from tfctl.record_files import RecordFiles
 from tfctl.session import Session
 from tfctl.views.bench import error_lines, render_run
 from tokenflow.errors import OperationError, TimedOutError, UsageError

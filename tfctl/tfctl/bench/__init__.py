@@ -1,0 +1,1 @@
+"""The work behind `tfctl bench`: options, plan, files, run and report."""
