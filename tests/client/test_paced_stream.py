@@ -1,5 +1,7 @@
 """A stream at a reader's pace, against a server that acks, one that does not, one that refuses and one that breaks."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -101,3 +103,12 @@ def test_nobody_listens():
         pass
     with pytest.raises(UsageError):
         PacedStream("localhost:1", body(), rate_tok_s=6.0)
+
+
+def test_it_needs_no_http_package():
+    code = (
+        "import sys; from tokenflow.client.paced_stream import PacedStream\n"
+        "print([m for m in ('aiohttp', 'httpx', 'numpy', 'asyncio', 'zmq') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

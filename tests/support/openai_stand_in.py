@@ -90,7 +90,7 @@ class StandIn:
             response.headers["X-TokenFlow-Ack-Token"] = f"secret-{rid}"
         await response.prepare(request)
         try:
-            await self._write_tokens(response, body["max_tokens"])
+            await self._write_tokens(response, body.get("max_tokens") or body["max_completion_tokens"])
         except asyncio.CancelledError:
             self.gone_count += 1
             raise

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from openai_stand_in import StandIn
 
 TFCTL = [sys.executable, "-m", "tfctl.main"]
 
@@ -74,6 +75,16 @@ def test_a_bar_shows_the_start_on_a_terminal(home, daemon):
     assert code == 0
     assert "loading weights" in text
     assert f"live view: tfctl --socket {daemon.path} top" in text
+
+
+def test_a_bar_shows_a_benchmark_on_a_terminal(home):
+    with StandIn(token_s=0.05) as server:
+        options = ["--url", server.url, "-n", "2", "--output-tokens", "fixed:20", "--warmup", "0"]
+        code, text = on_a_terminal([*TFCTL, "bench", *options])
+    assert code == 0
+    assert "seed 1:" in text
+    assert "2 streaming" in text
+    assert "2 of 2 requests complete" in text
 
 
 def test_ctrl_c_ends_a_watch_quietly(home, daemon):

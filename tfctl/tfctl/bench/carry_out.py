@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -36,6 +37,7 @@ def carry_out(session: Session, options: BenchOptions) -> int:
     plan = bench_plan(options)
     endpoint = _endpoint(session, options)
     endpoint = msgspec.structs.replace(endpoint, model=asyncio.run(find_model(endpoint)))
+    _allow_connections()
     runs: list[BenchRun] = []
     with RecordFiles(options.output, options.requests_out) as files:
 
@@ -85,6 +87,12 @@ async def _execute(
         if timer is not None:
             timer.cancel()
     return endings[0] if endings else None
+
+
+def _allow_connections() -> None:
+    """A burst of thousands is thousands of open files: as many as this user may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _endpoint(session: Session, options: BenchOptions) -> Endpoint:
