@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tokenflow.errors import UsageError
 from tokenflow.loadgen.bench_figures import RunFacts, bench_run, details
@@ -165,3 +167,32 @@ def test_every_key_of_the_installed_bench_serving_is_there():
     assert keys <= set(BenchRun.__struct_fields__)
     detail_keys = {"input_lens", "output_lens", "ttfts", "itls", "errors"}
     assert detail_keys <= set(details(STREAMS))
+
+
+@st.composite
+def any_stream(draw, index: int = 0) -> StreamResult:
+    moments_s = st.integers(0, 10**10).map(lambda count: count / 1e9)  # clocks tick in nanoseconds
+    sent_s = draw(st.none() | moments_s)
+    if sent_s is None:
+        return stream(index, None, [], None, outcome=Outcome.CANCELLED)
+    gaps_s = draw(st.lists(moments_s, max_size=8))
+    times_s = [sent_s + sum(gaps_s[: count + 1]) for count in range(len(gaps_s))]
+    duration_s = sum(gaps_s) + draw(moments_s)
+    outcome = draw(st.sampled_from(list(Outcome)))
+    error = None if outcome is Outcome.COMPLETED else draw(st.sampled_from([None, "one", "other"]))
+    prompt_tokens = draw(st.none() | st.integers(0, 100))
+    return stream(index, sent_s, times_s, duration_s, outcome=outcome, error=error, prompt_tokens=prompt_tokens)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(streams=st.lists(any_stream(), max_size=8))
+def test_any_run_makes_a_record_whose_counts_add_up(streams):
+    run = record(streams, msgspec.structs.replace(FACTS, request_count=len(streams)))
+    assert run.completed + run.failed + run.stream_cancelled_count == run.num_prompts == len(streams)
+    assert sum(run.stream_outcomes.values()) == len(streams)
+    assert run.stream_received_tokens >= run.total_output_tokens >= run.completed
+    assert 0 <= run.max_concurrent_requests <= run.stream_sent_count
+    assert run.slo_attainment is None or 0 <= run.slo_attainment <= 1
+    encoded = msgspec.json.encode(run)
+    assert b"NaN" not in encoded
+    assert msgspec.json.decode(encoded, type=BenchRun) == run

@@ -242,6 +242,14 @@ def test_runs_are_appended_and_requests_are_written_anew(bench, tmp_path):
     assert lines_of(output)[0]["output_lens"] == [5, 5, 5]
 
 
+def test_a_full_disk_costs_the_file_and_not_the_report(bench):
+    with StandIn(token_s=0.001) as server:
+        outcome = bench(server, *SMALL, "--output", "/dev/full", "--json")
+    assert outcome.code == 1
+    assert json.loads(outcome.out)["runs"][0]["completed"] == 3
+    assert "error: cannot write /dev/full: No space left on device" in outcome.err
+
+
 def test_without_aiohttp_it_says_what_to_install(home):
     code = "import sys; sys.modules['aiohttp'] = None; from tfctl.main import run; sys.exit(run(['bench']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

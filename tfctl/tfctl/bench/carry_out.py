@@ -39,21 +39,29 @@ def carry_out(session: Session, options: BenchOptions) -> int:
     endpoint = msgspec.structs.replace(endpoint, model=asyncio.run(find_model(endpoint)))
     _allow_connections()
     runs: list[BenchRun] = []
+    lost: list[OperationError] = []
     with RecordFiles(options.output, options.requests_out) as files:
 
         def take(result: SeedResult) -> None:
             run = _record(plan, endpoint, result)
             runs.append(run)
-            files.write_run(run, details(result.streams) if options.has_details else {})
-            files.write_requests(result.seed, result.streams)
+            try:
+                files.write_run(run, details(result.streams) if options.has_details else {})
+                files.write_requests(result.seed, result.streams)
+            except OperationError as error:  # the report is still to come: nothing is thrown away for a full disk
+                lost.append(error)
 
         driver = BenchDriver(endpoint, plan.streams, warm_up_count=options.warm_up_count, has_acks=options.has_acks)
         with _narrator(session) as (narrate, interval_s):
             ending = asyncio.run(_execute(driver, take, lambda: watch(driver, narrate, interval_s), session))
     _report(session, runs)
+    for error in lost[:1]:
+        note(f"error: {error.message}")
+        note(f"hint:  {error.hint}")
     if ending is not None:
         return ending
-    return 0 if all(run.completed == run.num_prompts for run in runs) else OperationError.exit_code
+    is_whole = not lost and all(run.completed == run.num_prompts for run in runs)
+    return 0 if is_whole else OperationError.exit_code
 
 
 async def _execute(

@@ -1,9 +1,10 @@
 """The JSON lines that `tfctl bench` writes: one a run, one a request."""
 
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 
@@ -50,21 +51,22 @@ class RecordFiles:
             _write(self._requests, [{"seed": seed} | msgspec.to_builtins(stream) for stream in streams])
 
 
-def _open(path: Path | None, mode: Literal["ab", "wb"], field: str) -> BinaryIO | None:
+def _open(path: Path | None, mode: Literal["ab", "wb"], field: str) -> FileIO | None:
     if path is None:
         return None
     try:
-        return path.open(mode)
+        return path.open(mode, buffering=0)  # a full disk is then noticed at once and once
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror}", hint=f"name another file: --{field} FILE", field=field
         ) from None
 
 
-def _write(file: BinaryIO, lines: list[dict[str, object]]) -> None:
+def _write(file: FileIO, lines: list[dict[str, object]]) -> None:
     try:
-        file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        file.flush()
+        left = memoryview(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        while left:
+            left = left[file.write(left) :]
     except OSError as error:
         raise OperationError(
             f"cannot write {file.name}: {error.strerror}", hint="make room, or name another file, and run it again"
