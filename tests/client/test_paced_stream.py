@@ -18,7 +18,7 @@ def body(max_tokens: int = 20) -> dict:
 
 
 def test_text_comes_at_the_readers_pace_and_is_acked():
-    with StandIn(token_s=0.02, has_acks=True) as server:
+    with StandIn(token_s=0.1, has_acks=True) as server:
         began_s = time.monotonic()
         with PacedStream(server.url, body(), rate_tok_s=40.0, class_name="reading", ack_interval_s=0.05) as stream:
             assert list(stream) == WORDS

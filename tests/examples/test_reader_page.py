@@ -54,8 +54,17 @@ def test_the_page_loads_nothing_from_elsewhere():
     assert set(re.findall(r"https?://[^\s\"'`;<]+", text)) == {"http://127.0.0.1:30000"}
 
 
+def test_the_form_and_its_script_fit():
+    text = PAGE.read_text()
+    page = re.search(r'<script id="page">(.*?)</script>', text, re.DOTALL)
+    assert page
+    wanted = set(re.findall(r'at\("(\w+)"\)', page[1]))
+    assert wanted <= set(re.findall(r'\bid="(\w+)"', text))
+    in_node(f"new Function({json.dumps(core() + page[1])});")  # raises a SyntaxError where there is one
+
+
 def test_it_reads_to_the_end_and_acks():
-    with StandIn(token_s=0.02, has_acks=True) as server:
+    with StandIn(token_s=0.1, has_acks=True) as server:
         found = read(server)
     assert found["ending"] == "ended"
     assert found["seen"] == [f"w{number} " for number in range(1, 21)]
@@ -71,17 +80,24 @@ def test_it_reads_to_the_end_and_acks():
     assert {name.lower(): value for name, value in server.headers[0].items()}["x-tokenflow-rate"] == "40"
 
 
-def test_a_new_rate_is_told_and_a_pause_stops_the_acks():
+LEAVE_ONCE_TOLD = """
+session.rate = 15;
+const waiting = setInterval(() => {
+  if (session.toldRate !== 15) return;
+  clearInterval(waiting);
+  session.pause(true);
+  setTimeout(() => session.leave(), 500);
+}, 10);
+"""
+
+
+def test_a_new_rate_is_told_and_a_pause_stops_the_reading():
     with StandIn(token_s=0.05, has_acks=True) as server:
-        found = read(
-            server,
-            "session.rate = 15; setTimeout(() => session.pause(true), 300);setTimeout(() => session.leave(), 700);",
-            maxTokens=1000,
-        )
+        found = read(server, LEAVE_ONCE_TOLD, maxTokens=1000)
     assert "abort" in found["ending"].lower()
     [acks] = server.acks.values()
     assert [ack["rate"] for ack in acks if "rate" in ack] == [15]
-    assert found["consumed"] < found["received"]
+    assert found["consumed"] < found["received"] < 1000
 
 
 def test_a_server_without_acks_is_read_all_the_same():

@@ -199,20 +199,26 @@ def test_nobody_listens(tfctl, tmp_path):
 def test_a_time_limit_keeps_what_was_measured(bench, tmp_path):
     output = tmp_path / "runs.jsonl"
     with StandIn(stops_after=2) as server:
-        outcome = bench(server, *SMALL, "--warmup", "0", "--timeout", "1.5", "--output", str(output), "--seed", "1")
+        outcome = bench(server, *SMALL, "--warmup", "0", "--timeout", "3", "--output", str(output), "--seed", "1")
     assert outcome.code == 75
-    assert "the time limit of 1.5 s is over" in outcome.err
+    assert "the time limit of 3 s is over" in outcome.err
     [run] = lines_of(output)
     assert run["stream_is_interrupted"] is True
     assert (run["completed"], run["failed"], run["stream_cancelled_count"]) == (0, 0, 3)
-    assert run["stream_received_tokens"] == 6
+    assert run["stream_received_tokens"] <= 6
 
 
-def test_ctrl_c_keeps_what_was_measured(home, tmp_path):
+@pytest.mark.parametrize("warm_up_count", [0, 1])
+def test_ctrl_c_keeps_what_was_measured(home, tmp_path, warm_up_count):
     output, requests_out = tmp_path / "runs.jsonl", tmp_path / "requests.jsonl"
-    command = [sys.executable, "-m", "tfctl.main", "bench", *SMALL, "--warmup", "0", "--json", "--seed=1", "--seed=2"]
+    command = [sys.executable, "-m", "tfctl.main", "bench", *SMALL, "--json", "--seed=1", "--seed=2"]
     with StandIn(stops_after=2) as server:
-        files = [f"--url={server.url}", f"--output={output}", f"--requests-out={requests_out}"]
+        files = [
+            f"--url={server.url}",
+            f"--warmup={warm_up_count}",
+            f"--output={output}",
+            f"--requests-out={requests_out}",
+        ]
         process = subprocess.Popen(
             [*command, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
         )
@@ -225,6 +231,9 @@ def test_ctrl_c_keeps_what_was_measured(home, tmp_path):
     assert process.returncode == 130
     assert err == ""
     document = json.loads(out)
+    if warm_up_count:  # which goes silent: nothing was measured yet
+        assert document["runs"] == lines_of(output) == lines_of(requests_out) == []
+        return
     [run] = document["runs"]  # the second seed was not begun
     assert run["stream_is_interrupted"] is True
     assert run["stream_sent_count"] == 3
