@@ -8,7 +8,7 @@ from typing import Protocol
 from tokenflow.errors import UsageError
 
 _HINT = "use fixed:128, uniform:64:128, normal:256 or normal:256:64"
-_USUAL_DEVIATION = 0.25  # of the mean, where none is given (contract of `tfctl simulate`)
+_USUAL_DEVIATION = 0.25  # of the mean, where none is given
 
 
 class LengthLaw(Protocol):
