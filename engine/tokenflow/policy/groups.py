@@ -48,11 +48,9 @@ class Rotation:
     def run(self, order: list[int]) -> None:
         """Hands out places in this order until none can be had."""
         turn, ledger = self._turn, self._turn.ledger
-        if not order:
+        if not order or (ledger.slots <= 0 and not self._candidates().rows):
             return
         self._read(order)
-        if ledger.slots <= 0 and not self._candidates().rows:
-            return
         # Below the tail of one step and its prefill chunk nothing can be had: that much may always be spent.
         budget_s = max(float(self._runs_s.min()) if self._runs_s.size else math.inf, self._costs.schedule_s)
         may_swap = turn.swap_credit >= 1.0 and any(self._open[FIRST:])
