@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from tokenflow.errors import UsageError
 from tokenflow.policy.states import RequestState
@@ -10,6 +11,7 @@ from tokenflow.wire import RequestRow
 
 _ATTRIBUTES = {"class" if name == "class_" else name: name for name in RequestRow.__struct_fields__}
 DEFAULT_SORT = "runway_s"
+Choice = TypeVar("Choice", bound=StrEnum)
 _TRUE, _FALSE = ("1", "true", "yes"), ("", "0", "false", "no")
 
 
@@ -61,16 +63,17 @@ class RequestQuery:
 
 
 def _states(text: str) -> frozenset[RequestState] | None:
+    return chosen(text, RequestState, "state of a request", hint="tfctl ps --state running", field="state")
+
+
+def chosen(text: str, choices: type[Choice], what: str, *, hint: str, field: str) -> frozenset[Choice] | None:
+    """The members of an enum in a list with commas; None for an empty one. Raises UsageError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
-    known = {state.value for state in RequestState}
+    known = {member.value for member in choices}
     for name in names:
         if name not in known:
-            raise UsageError(
-                f"{name!r} is no state of a request; there are: {', '.join(RequestState)}",
-                hint="tfctl ps --state running",
-                field="state",
-            )
-    return frozenset(map(RequestState, names)) or None
+            raise UsageError(f"{name!r} is no {what}; there are: {', '.join(choices)}", hint=hint, field=field)
+    return frozenset(map(choices, names)) or None
 
 
 def flag(parameters: Mapping[str, str], name: str) -> bool:

@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Iterable
 import msgspec
 from aiohttp import web
 
-from tokenflow.errors import UsageError
 from tokenflow.events import EventKind, EventRow
 from tokenflowd import streaming
 from tokenflowd.context import CONTEXT
-from tokenflowd.queries import flag, whole_number
+from tokenflowd.queries import chosen, flag, whole_number
 
 _DEFAULT_EVENTS = 100
 
@@ -24,16 +23,7 @@ async def get_events(request: web.Request) -> web.StreamResponse:
 
 
 def _kinds(text: str) -> frozenset[EventKind] | None:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    known = {kind.value for kind in EventKind}
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"{name!r} is no kind of event; there are: {', '.join(EventKind)}",
-                hint="tfctl events --kind preempted",
-                field="kind",
-            )
-    return frozenset(map(EventKind, names)) or None
+    return chosen(text, EventKind, "kind of event", hint="tfctl events --kind preempted", field="kind")
 
 
 async def _each(rows: Iterable[EventRow]) -> AsyncIterator[EventRow]:
