@@ -1,11 +1,10 @@
 """What the actuator does to SGLang's queue and batch, on small stand-ins; with the real engine: tests/engine."""
 
-import sys
 from collections import deque
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
-from sglang_fakes import FINISH_LENGTH, FakeReq, scheduler_with
+from sglang_fakes import FINISH_LENGTH, FakeReq, put_schedule_policy, scheduler_with
 
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.actuator import Actuator
@@ -15,18 +14,7 @@ from tokenflow.sglang.directive import Directive, WriteUpTo
 @pytest.fixture(autouse=True)
 def schedule_policy(monkeypatch):
     """The one module of SGLang whose constant is lowered while admitting."""
-    module = ModuleType("sglang.srt.managers.schedule_policy")
-    module.CLIP_MAX_NEW_TOKENS = 4096
-    managers = ModuleType("sglang.srt.managers")
-    managers.schedule_policy = module
-    for name, made in (
-        ("sglang", ModuleType("sglang")),
-        ("sglang.srt", ModuleType("sglang.srt")),
-        ("sglang.srt.managers", managers),
-        ("sglang.srt.managers.schedule_policy", module),
-    ):
-        monkeypatch.setitem(sys.modules, name, made)
-    return module
+    return put_schedule_policy(monkeypatch)
 
 
 def directive(**orders) -> Directive:

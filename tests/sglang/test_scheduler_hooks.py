@@ -1,10 +1,9 @@
 """Faults in the hooks: SGLang's own call is made once, with the queue whole, whatever breaks in ours."""
 
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
-from sglang_fakes import FakeReq, scheduler_with
+from sglang_fakes import FakeReq, put_schedule_policy, scheduler_with
 
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.actuator import Actuator
@@ -104,17 +103,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
-    module = ModuleType("sglang.srt.managers.schedule_policy")
-    module.CLIP_MAX_NEW_TOKENS = 4096
-    managers = ModuleType("sglang.srt.managers")
-    managers.schedule_policy = module
-    for name, made in (
-        ("sglang", ModuleType("sglang")),
-        ("sglang.srt", ModuleType("sglang.srt")),
-        ("sglang.srt.managers", managers),
-        ("sglang.srt.managers.schedule_policy", module),
-    ):
-        monkeypatch.setitem(sys.modules, name, made)
+    put_schedule_policy(monkeypatch)
     return Stage(tmp_path)
 
 

@@ -1,7 +1,8 @@
 """Small stand-ins for SGLang's request and scheduler objects, with the attributes that the tracker reads."""
 
+import sys
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tokenflow.policy.states import Mode
@@ -179,3 +180,19 @@ class FakeGovernor:
 
     def note_released(self) -> None:
         pass
+
+
+def put_schedule_policy(monkeypatch) -> ModuleType:
+    """The one module of SGLang whose constant is lowered while admitting, where SGLang itself is not imported."""
+    module = ModuleType("sglang.srt.managers.schedule_policy")
+    module.CLIP_MAX_NEW_TOKENS = 4096
+    managers = ModuleType("sglang.srt.managers")
+    managers.schedule_policy = module
+    for name, made in (
+        ("sglang", ModuleType("sglang")),
+        ("sglang.srt", ModuleType("sglang.srt")),
+        ("sglang.srt.managers", managers),
+        ("sglang.srt.managers.schedule_policy", module),
+    ):
+        monkeypatch.setitem(sys.modules, name, made)
+    return module
