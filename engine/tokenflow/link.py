@@ -102,10 +102,33 @@ class Delivery(msgspec.Struct, array_like=True):
     stamp_s: float
     is_closed: bool = False  # the response is complete, or its client is gone
     is_disconnect: bool = False  # the client left before the response was complete
+    is_blocked: bool = False  # the client does not drain what it is sent
+    sent_s: float | None = None  # when the send began that was done at `stamp_s`
+
+
+class ReaderClass(msgspec.Struct, array_like=True):
+    """The class that a stream's client has changed to; rates are those of the profile. None: nobody reads along."""
+
+    name: str
+    rate_tok_s: float | None
+    max_rate_tok_s: float | None = None
+
+
+class Ack(msgspec.Struct, array_like=True):
+    """What the client of one stream says to have read, as a running total, checked and bounded by the HTTP process."""
+
+    rid: str
+    consumed_tokens: int
+    stamp_s: float
+    rate_tok_s: float | None = None  # reads so fast from now on
+    reader_class: ReaderClass | None = None
 
 
 class DeliveryBatch(msgspec.Struct, array_like=True):
+    """Of one stream at most one delivery and one ack: the newest. Deliveries come first."""
+
     deliveries: list[Delivery]
+    acks: list[Ack] = []
 
 
 class Ping(msgspec.Struct, tag="ping", kw_only=True):
@@ -154,6 +177,12 @@ class Tune(msgspec.Struct, tag="tune", kw_only=True):
     who: str | None = None
 
 
+class ShowStream(msgspec.Struct, tag="show_stream", kw_only=True):
+    """To the scheduler: the state of one request, live or just ended. Refused with `not_found`."""
+
+    rid: str
+
+
 class CloseAdmission(msgspec.Struct, tag="close_admission", kw_only=True):
     """To the HTTP process: new generation requests get 503 from now on; `reopen` undoes it."""
 
@@ -166,7 +195,7 @@ class CutStreams(msgspec.Struct, tag="cut_streams", kw_only=True):
     message: str
 
 
-Command = Ping | SetMode | PauseRequest | ResumeRequest | Tune | CloseAdmission | CutStreams
+Command = Ping | SetMode | PauseRequest | ResumeRequest | Tune | ShowStream | CloseAdmission | CutStreams
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -185,6 +214,7 @@ class Reply(msgspec.Struct, kw_only=True):
     tunables: dict[str, Any] | None = None  # scheduler only: all that are in force (or would be: a dry run)
     tuned_keys: list[str] = []  # those whose value is not the one that the engine was started with
     held_state: RequestState | None = None  # of the request that was paused or resumed
+    stream: StreamState | None = None  # that was asked for
     error_code: str | None = None
     error_message: str | None = None
     error_hint: str | None = None

@@ -1,12 +1,13 @@
 from types import SimpleNamespace
 
 import msgspec
+import pytest
 
 from tokenflow.policy.states import RateSource
 from tokenflow.sglang.annotation import KEY, Annotation, attach, read
 from tokenflow.sglang.readers import Reader
 
-NOTE = Annotation(Reader("reading", 6.5, RateSource.HEADER), 12.25, "tf-parent")
+NOTE = Annotation(Reader("reading", 6.5, RateSource.BODY, 60.0, True), 12.25, "tf-parent", True)
 
 
 def test_it_survives_the_way_through_messagepack():
@@ -33,3 +34,9 @@ def test_a_client_cannot_bring_its_own():
 def test_a_request_without_one_has_none():
     assert read(SimpleNamespace(custom_params=None)) is None
     assert read(SimpleNamespace(custom_params={"a": 1})) is None
+
+
+@pytest.mark.parametrize("forged", [3, "x", [], ["reading"], {"a": 1}, ["r"] * 8])
+def test_what_is_none_of_ours_is_no_annotation(forged):
+    """A client's own, by a route that we do not wrap."""
+    assert read(SimpleNamespace(custom_params={KEY: forged})) is None

@@ -9,7 +9,7 @@ from tokenflow.wire import PluginState
 
 
 def test_a_hook_that_was_not_applied_is_told_once_the_engine_is_ready(monkeypatch):
-    frontend = Frontend(PluginSettings(), FaultGuard(), SimpleNamespace())
+    frontend = Frontend(PluginSettings(), FaultGuard(), SimpleNamespace(), None)
     frontend.find_unhooked = lambda: ["module.function"]
     assert frontend.answer(link.Ping()).plugin is PluginState.ACTIVE, "SGLang has yet to apply its hooks"
     monkeypatch.setattr(module, "is_engine_ready", lambda: True)

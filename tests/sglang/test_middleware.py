@@ -5,41 +5,42 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from frontend_rig import Reports
 
+from tokenflow.sglang import settings
 from tokenflow.sglang.annotation import is_hidden, read
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.frontend import Frontend
 from tokenflow.sglang.middleware import TokenFlowMiddleware
-from tokenflow.sglang.settings import PluginSettings
+from tokenflow.sglang.reader_middleware import ReaderMiddleware
 from tokenflow.sglang.streams import current_stream
 from tokenflow.sglang.tokenizer_hooks import TokenizerHooks
-
-
-class Reports:
-    """Takes the place of the ZeroMQ reporter and keeps what it was given."""
-
-    def __init__(self):
-        self.deliveries = []
-
-    def report(self, deliveries):
-        self.deliveries.extend(deliveries)
 
 
 class Client:
     """Sends one request through the middleware and keeps what comes back."""
 
-    def __init__(self, app, path="/v1/chat/completions", method="POST", **headers):
-        self.frontend = Frontend(PluginSettings(), FaultGuard(), Reports())
+    def __init__(self, app, path="/v1/chat/completions", method="POST", body=b"", **headers):
+        self.request_body = body
+        self.rid_to_state = {}
+        self.frontend = Frontend(settings.load(), FaultGuard(), Reports(), None)
         self.hooks = TokenizerHooks(self.frontend)
         self.is_ready = True
-        self.app = TokenFlowMiddleware(lambda *a: app(self, *a), self.frontend, lambda: self.is_ready)
+        inner = ReaderMiddleware(lambda *a: app(self, *a), self.frontend)
+        self.app = TokenFlowMiddleware(inner, self.frontend, lambda: self.is_ready)
         raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
         self.scope = {"type": "http", "method": method, "path": path, "headers": raw}
         self.messages = []
+        self.has_left = asyncio.Event()
 
     async def run(self):
+        halves = [self.request_body[: len(self.request_body) // 2], self.request_body[len(self.request_body) // 2 :]]
+
         async def receive():
-            return {"type": "http.request", "body": b"", "more_body": False}
+            if halves:
+                return {"type": "http.request", "body": halves.pop(0), "more_body": bool(halves)}
+            await self.has_left.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message):
             self.messages.append(message)
@@ -94,7 +95,7 @@ async def test_a_stream_gets_its_id_its_reader_and_anti_buffering_headers():
     assert client.frontend.reporter.deliveries[-1].is_closed
     assert client.headers["x-accel-buffering"] == "no"
     assert [v for n, v in client.messages[0]["headers"] if n.lower() == b"cache-control"] == [b"no-cache"]
-    assert not client.frontend.streams
+    assert not client.frontend.book.open
     assert current_stream.get() is None
 
 
@@ -109,7 +110,7 @@ async def test_what_comes_before_the_engine_is_ready_is_its_own_warm_up():
 async def test_a_complete_response_is_closed_although_the_application_goes_on():
     async def app(client, scope, receive, send):
         await streaming_app(client, scope, receive, send)
-        client.open_after_the_end = len(client.frontend.streams)
+        client.open_after_the_end = len(client.frontend.book.open)
 
     client = Client(app)
     await client.run()
@@ -202,7 +203,7 @@ async def cut(kind):
     await client.is_waiting.wait()
     client.frontend.cut_streams("the engine was stopped by its operator")
     await asyncio.wait_for(task, 5)
-    assert not client.frontend.streams
+    assert not client.frontend.book.open
     return client
 
 
@@ -230,7 +231,7 @@ async def test_a_client_that_cancels_by_itself_is_not_answered():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert client.messages[-1]["more_body"] is True
-    assert not client.frontend.streams
+    assert not client.frontend.book.open
 
 
 async def test_a_count_that_cannot_be_read_never_touches_the_output():

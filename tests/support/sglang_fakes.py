@@ -21,6 +21,7 @@ class FakeReq:
     finished_reason: object | None = None
     retraction_count: int = 0
     custom_params: dict[str, Any] | None = None
+    reasoning_tokens: int = 0
 
     def __post_init__(self) -> None:
         self.origin_input_ids = [0] * self.prompt_tokens

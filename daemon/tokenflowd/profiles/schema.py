@@ -52,13 +52,29 @@ class ClassSection(_Section):
     rate_tok_s: float | None = Field(default=None, ge=MIN_RATE_TOK_S, le=MAX_RATE_TOK_S)
     """How fast its readers read. Left out: nobody reads along (batch)."""
     max_rate_tok_s: float | None = Field(default=None, ge=MIN_RATE_TOK_S, le=MAX_RATE_TOK_S)
-    """What a client of this class may ask for at most."""
+    """What a client of this class may ask for, or be measured at, at most."""
+    needs_ack: bool | None = None
+    """Nothing is known of its readers before their first ack: no runway. Left out: true for `agent`, else false."""
 
     @model_validator(mode="after")
     def _rate_within_cap(self) -> "ClassSection":
         if self.rate_tok_s and self.max_rate_tok_s and self.rate_tok_s > self.max_rate_tok_s:
             raise ValueError(f"rate_tok_s ({self.rate_tok_s:g}) is above max_rate_tok_s ({self.max_rate_tok_s:g})")
         return self
+
+
+class SlowClient(StrEnum):
+    PREEMPT = "preempt"
+    ABORT = "abort"
+
+
+class ClientsSection(_Section):
+    """What becomes of clients that do not take what is made for them."""
+
+    slow_client: SlowClient = SlowClient.PREEMPT
+    """`preempt`: their streams wait until they go on (while enforcing). `abort`: their streams end."""
+    max_backlog_tokens: int = Field(default=512, ge=16, le=1_000_000)
+    """How much is made ahead for a client that does not drain its stream."""
 
 
 ClassName = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -73,3 +89,4 @@ class Profile(_Section):
     engine: EngineSection
     tunables: TunableOverrides = TunableOverrides()
     classes: dict[ClassName, ClassSection] = {}
+    clients: ClientsSection = ClientsSection()

@@ -123,6 +123,11 @@ class VirtualBuffer(msgspec.Struct, array_like=True):
                 self.stall_count += 1
 
     @property
+    def made_tokens(self) -> int:
+        """All tokens that the engine has made, hidden ones included."""
+        return self.generated_tokens + self.hidden_tokens
+
+    @property
     def has_reader(self) -> bool:
         """False for batch requests, and for an agent before its first ack."""
         return self.rate_tok_s is not None and not (self.needs_ack and self.acked_tokens is None)

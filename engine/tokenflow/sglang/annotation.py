@@ -8,10 +8,13 @@ other readers of that dict.
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tokenflow.policy.states import RateSource
 from tokenflow.sglang.readers import Reader
 
 KEY = "__tokenflow"
+_Carried = tuple[str, float | None, RateSource, float, str | None, bool, float | None, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Annotation:
     reader: Reader
     arrival_s: float
     parent_rid: str | None
+    is_streamed: bool = False
 
 
 def attach(sampling_params: Any, annotation: Annotation) -> None:
@@ -32,6 +36,9 @@ def attach(sampling_params: Any, annotation: Annotation) -> None:
         reader.rate_source.value,
         annotation.arrival_s,
         annotation.parent_rid,
+        annotation.is_streamed,
+        reader.max_rate_tok_s,
+        reader.needs_ack,
     ]
     sampling_params.custom_params = {**(sampling_params.custom_params or {}), KEY: value}
 
@@ -51,5 +58,12 @@ def read(sampling_params: Any) -> Annotation | None:
     custom_params = sampling_params.custom_params
     if not isinstance(custom_params, dict) or custom_params.get(KEY) is None:
         return None
-    class_name, rate_tok_s, rate_source, arrival_s, parent_rid = custom_params[KEY]
-    return Annotation(Reader(class_name, rate_tok_s, RateSource(rate_source)), arrival_s, parent_rid)
+    try:
+        class_name, rate_tok_s, rate_source, arrival_s, parent_rid, is_streamed, cap_tok_s, needs_ack = msgspec.convert(
+            custom_params[KEY], _Carried
+        )
+    except msgspec.ValidationError:
+        return None  # by a route that we do not know, with a client's own idea of it
+    return Annotation(
+        Reader(class_name, rate_tok_s, rate_source, cap_tok_s, needs_ack), arrival_s, parent_rid, is_streamed
+    )

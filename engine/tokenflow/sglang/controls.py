@@ -97,6 +97,12 @@ class Controls:
         self._log.note(EventKind.UNHELD, command.rid, who=command.who, terms={"state": state.value})
         return state
 
+    def show(self, command: link.ShowStream) -> link.StreamState:
+        """One request's state, of a live one or of one that has just ended. Raises CommandRefusedError."""
+        tracker = self._governor.tracker
+        entry = tracker.ended.get(command.rid) or self._live(command.rid)
+        return entry.stream
+
     @property
     def in_force(self) -> Tunables:
         return self._governor.tunables
@@ -135,6 +141,8 @@ def carry_out(controls: Controls, command: link.Command) -> Mapping[str, Any]:
             return {"held_state": controls.hold(command)}
         case link.ResumeRequest():
             return {"held_state": controls.unhold(command)}
+        case link.ShowStream():
+            return {"stream": controls.show(command)}
         case link.Ping():
             tunables = controls.in_force
             return {"tunables": plain(tunables), "tuned_keys": controls.tuned_keys(tunables)}

@@ -12,7 +12,7 @@ from tokenflow.policy.estimator import CostEstimator
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.planner import plan
 from tokenflow.policy.standing import standing
-from tokenflow.policy.states import RequestState
+from tokenflow.policy.states import Reason, RequestState
 from tokenflow.policy.table import RequestTable
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView, RequestView, StateCode, View
@@ -106,7 +106,7 @@ class PolicyDriver:
             stream.preemptible = bool(terms.preemptible[row]) if has_reader else None
             reason = terms.reasons[row]
             if reason is not None:
-                stream.reason = reason
+                stream.reason = own_reason(entry, reason)
 
     def latency(self) -> Latency:
         costs = self.costs
@@ -186,7 +186,7 @@ class PolicyDriver:
         stream, req = entry.stream, entry.req
         buffer, state = stream.buffer, stream.state
         buffer.advance(now_s)
-        made = buffer.generated_tokens
+        made = buffer.made_tokens
         if run.state is not state:
             self._note_change(run, state, made, now_s)
         device = host = both = 0
@@ -205,9 +205,9 @@ class PolicyDriver:
             _CODES[state],
             run.since_s,
             _NO_READER if rate_tok_s is None else rate_tok_s,
-            made - buffer.consumed_tokens,
+            buffer.generated_tokens - buffer.consumed_tokens,
             buffer.dry_s,
-            made > 0,
+            buffer.generated_tokens > 0,
             made - run.start_tokens,
             run.run_count <= 1,
             stream.prompt_tokens + (made - 1 if made else 0),
@@ -217,7 +217,7 @@ class PolicyDriver:
             both,
             min(run.copies.shared_tokens, device),
             is_pausable and can_come_back(req),
-            entry.is_held,
+            entry.is_kept_out,
         )
 
     def _note_change(self, run: _Run, state: RequestState, made: int, now_s: float) -> None:
@@ -230,6 +230,12 @@ class PolicyDriver:
         if is_holder:
             run.run_count += 1
             run.start_tokens = made
+
+
+def own_reason(entry: TrackedRequest, reason: Reason) -> Reason:
+    """The policy holds whom it is told to hold. Where no operator has, the client has more than it takes."""
+    is_backlog = reason is Reason.PREEMPTED_OPERATOR and not entry.is_held
+    return Reason.PREEMPTED_SURPLUS if is_backlog else reason
 
 
 def can_come_back(req: Any) -> bool:

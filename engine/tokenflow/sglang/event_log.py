@@ -15,6 +15,7 @@ from tokenflow.policy.tunables import Tunables, plain
 from tokenflow.sglang.tracker import TrackedRequest
 
 KEPT_EVENTS = 1000
+SLOW_CLIENT_CAUSE = "slow_client"  # its client does not drain its stream
 ENGINE_CAUSE = "engine"  # beside the policy's own causes: SGLang's decode retraction
 _NO_TERMS: Mapping[str, Term] = {}
 
@@ -77,15 +78,18 @@ class SwapEvents:
         decision, kv_tokens, unwritten_tokens = found
         terms: dict[str, Term] = {
             "action": decision.action.value,
-            "cause": decision.cause.value,
+            "cause": SLOW_CLIENT_CAUSE if entry.is_backlogged and not entry.is_held else decision.cause.value,
             "runway_s": _rounded(decision.runway_s),
             "required_runway_s": _rounded(decision.required_runway_s),
             "benefit_s": _rounded(decision.benefit_s),
             "kv_tokens": kv_tokens,
             "evict_bytes": self._bytes(unwritten_tokens),
         }
-        self._log.note(EventKind.PREEMPTED, entry.stream.rid, decision.reason.value, terms=terms)
-        return decision.reason
+        reason = decision.reason
+        if reason is Reason.PREEMPTED_OPERATOR and not entry.is_held:
+            reason = Reason.PREEMPTED_SURPLUS
+        self._log.note(EventKind.PREEMPTED, entry.stream.rid, reason.value, terms=terms)
+        return reason
 
     def retracted(self, entries: Iterable[TrackedRequest], now_s: float) -> None:
         """SGLang itself has taken them out: the pool was full within a step."""

@@ -12,73 +12,60 @@ import zmq
 
 from tokenflow import link
 from tokenflow.sglang import compat
+from tokenflow.sglang.aborts import Aborter
+from tokenflow.sglang.client_watch import ClientWatch
 from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.reporter import DeliveryReporter
+from tokenflow.sglang.row_client import RowClient
 from tokenflow.sglang.settings import PluginSettings
+from tokenflow.sglang.stream_book import StreamBook
 from tokenflow.sglang.streams import StreamContext
 from tokenflow.version import __version__
 from tokenflow.wire import PluginState
 
-DELIVERY_FLUSH_S = 0.02
 CUT_WAIT_S = 3.0
 
 
-class DeliveryReporter:
-    """Sends delivery totals to the scheduler, merged over short intervals. Loss is harmless: they are totals."""
-
-    def __init__(self, folder: Path) -> None:
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
-        self._socket.setsockopt(zmq.SNDHWM, 1000)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.connect(f"ipc://{folder / link.DELIVERY_SOCKET}")
-        self._pending: dict[str, link.Delivery] = {}
-        self._is_flush_planned = False
-
-    def report(self, deliveries: list[link.Delivery]) -> None:
-        """Called on the event loop. A stream's first delivery starts its reader, so its stamp is kept exact."""
-        for delivery in deliveries:
-            self._pending[delivery.rid] = delivery
-        if self._pending and not self._is_flush_planned:
-            self._is_flush_planned = True
-            asyncio.get_running_loop().call_later(DELIVERY_FLUSH_S, self.flush)
-
-    def flush(self) -> None:
-        self._is_flush_planned = False
-        if not self._pending:
-            return
-        batch = link.DeliveryBatch(list(self._pending.values()))
-        self._pending.clear()
-        try:
-            self._socket.send(link.encode(batch), zmq.NOBLOCK)
-        except zmq.Again:
-            pass  # the scheduler is far behind; the next totals will tell it
-
-
 class Frontend:
-    """Shared by the middleware, the tokenizer hooks and the command thread of the HTTP process."""
+    """Shared by the middlewares, the tokenizer hooks and the command thread of the HTTP process."""
 
-    def __init__(self, settings: PluginSettings, guard: FaultGuard, reporter: DeliveryReporter) -> None:
+    def __init__(
+        self, settings: PluginSettings, guard: FaultGuard, reporter: DeliveryReporter, rows: RowClient
+    ) -> None:
         self.settings = settings
         self.guard = guard
         self.reporter = reporter
+        self.rows = rows
+        self.book = StreamBook()
+        self.aborter = Aborter(guard)
+        self._watch = ClientWatch(self.book, settings, reporter, self.aborter, guard)
         self.is_admission_open = True
-        self.streams: set[StreamContext] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.hook_problem: str | None = None
         self.find_unhooked: Callable[[], list[str]] | None = None  # asked once, when SGLang has applied its hooks
 
     def open_stream(self, stream: StreamContext) -> None:
         self.loop = asyncio.get_running_loop()
-        self.streams.add(stream)
+        self.book.add(stream)
+        self._watch.wake()
 
     def close_stream(self, stream: StreamContext) -> None:
         """The response is complete or its client is gone; a second call does nothing."""
-        if stream in self.streams:
-            self.streams.remove(stream)
+        if self.book.close(stream):
             self.reporter.report(stream.closing())
+
+    def client_left(self, stream: StreamContext) -> None:
+        """Before its response was complete: what is made for it ends now, and not after SGLang's two seconds."""
+        stream.is_disconnected = True
+        manager, is_background = stream.manager, stream.is_background
+        self.close_stream(stream)
+        self.reporter.flush()
+        if manager is not None and not is_background:
+            self.aborter.abort(manager, list(stream.choices))
 
     def cut_streams(self, message: str) -> None:
         """Ends every open response; runs on the event loop. The middleware writes the error event."""
-        for stream in list(self.streams):
+        for stream in list(self.book.open):
             if stream.cut_message is None and stream.task is not None:
                 stream.cut_message = message
                 stream.task.cancel()
@@ -108,7 +95,7 @@ class Frontend:
             case _:
                 reply.error_code, reply.error_message = "unsupported", "that is the scheduler's to do"
         reply.is_ready = is_ready
-        reply.open_stream_count = len(self.streams)
+        reply.open_stream_count = len(self.book.open)
         return reply
 
     def _check_hooks(self) -> None:
@@ -121,7 +108,7 @@ class Frontend:
             return
         self.loop.call_soon_threadsafe(self.cut_streams, message)
         deadline_s = time.monotonic() + CUT_WAIT_S
-        while self.streams and time.monotonic() < deadline_s:
+        while self.book.open and time.monotonic() < deadline_s:
             time.sleep(0.02)
 
 

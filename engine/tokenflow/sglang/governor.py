@@ -19,7 +19,7 @@ from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
 from tokenflow.wire import Capacity
 
 OBSERVE_DECISION_S = 1.0
-HELD_NAP_MS = 50  # between two looks while nobody may run: every request is held by an operator
+HELD_NAP_MS = 50  # between two looks while nobody may run: every request is held
 IDLE_DECISION_S = 0.1  # with nobody waiting, decisions are about memory and copies to the host only
 WRITE_GRAIN_TOKENS = 16  # a shorter piece waits: each one is a node of the tree, and every look-up passes all of them
 
@@ -29,7 +29,7 @@ class Governor:
 
     def __init__(self, scheduler: Any, settings: PluginSettings, actuator: Actuator) -> None:
         self.blockers = find_blockers(scheduler)
-        self.tracker = RequestTracker()
+        self.tracker = RequestTracker(max_backlog_tokens=settings.max_backlog_tokens)
         self.builder = SnapshotBuilder(self.tracker)
         self.driver = PolicyDriver(scheduler, self.tracker, _first_tunables(settings, self.blockers), actuator.kept)
         self.actuator = actuator
@@ -99,13 +99,13 @@ class Governor:
         self._to_release.add(entry.stream.rid)
 
     def is_held(self, rid: str) -> bool:
-        """By an operator."""
+        """By an operator, or because its client does not take what was made for it."""
         entry = self.tracker.requests.get(rid)
-        return entry is not None and entry.is_held
+        return entry is not None and entry.is_kept_out
 
     @property
     def only_held_wait(self) -> bool:
-        """Nobody runs, and an operator holds whoever waits: there is nothing that the engine could do."""
+        """Nobody runs, and whoever waits is held: there is nothing that the engine could do."""
         scheduler = self._scheduler
         if not self.is_enforcing or not scheduler.waiting_queue or not scheduler.is_fully_idle(ignore_waiting=True):
             return False

@@ -1,24 +1,21 @@
 """The ASGI middleware in front of SGLang's HTTP server: who reads, what was sent, and an orderly end.
 
-It never reads or rewrites a body. Written as plain ASGI, so that streams pass through it chunk by chunk.
+The outermost of ours. Written as plain ASGI, so that streams pass through it chunk by chunk.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
+from tokenflow.sglang.answers import SERVER_ERROR, App, Message, Receive, Send, error_body, send_error
 from tokenflow.sglang.frontend import Frontend, is_engine_ready
-from tokenflow.sglang.readers import BadReaderError, reader_of
+from tokenflow.sglang.readers import BATCH_READER
 from tokenflow.sglang.streams import StreamContext, current_stream, mint_rid
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
-
 REQUEST_ID_HEADER = b"x-tokenflow-request-id"
+ACK_TOKEN_HEADER = b"x-tokenflow-ack-token"
+EXPOSED_HEADERS = b"X-TokenFlow-Request-Id, X-TokenFlow-Ack-Token"
 GENERATION_PATHS = frozenset(
     {
         "/v1/chat/completions",
@@ -32,6 +29,7 @@ GENERATION_PATHS = frozenset(
         "/vertex_generate",
     }
 )
+GENERATION_METHODS = frozenset({"POST", "PUT"})
 OWN_RID_PATHS = frozenset({"/v1/responses"})
 
 
@@ -44,20 +42,17 @@ class TokenFlowMiddleware:
         self._is_ready = is_ready
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        is_generation = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATION_PATHS
+        is_generation = (
+            scope["type"] == "http" and scope["path"] in GENERATION_PATHS and scope["method"] in GENERATION_METHODS
+        )
         if is_generation and not self._frontend.is_admission_open:
-            await _send_error(send, 503, "server_error", "engine_stopping", None, "the engine is being stopped")
+            await send_error(send, 503, SERVER_ERROR, "engine_stopping", None, "the engine is being stopped")
             return
         if not is_generation or self._frontend.guard.is_tripped:
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        try:
-            reader = reader_of(headers, self._frontend.settings)
-        except BadReaderError as error:
-            await _send_error(send, 400, "invalid_request_error", "invalid_value", error.parameter, str(error))
-            return
-        stream = StreamContext(mint_rid(), reader, time.monotonic(), asyncio.current_task())
+        # Who reads is set by ReaderMiddleware, once SGLang has checked the request's key and unpacked its body.
+        stream = StreamContext(mint_rid(), BATCH_READER, time.monotonic(), asyncio.current_task())
         stream.is_warm_up = not self._is_ready()
         stream.route_mints_rid = scope["path"] in OWN_RID_PATHS
         await _Response(self._app, self._frontend, stream, send).run(scope, receive)
@@ -74,6 +69,8 @@ class _Response:
         self._is_started = False
         self._is_event_stream = False
         self._is_complete = False
+        self._has_left = asyncio.Event()
+        self._watcher: asyncio.Task[None] | None = None
 
     async def run(self, scope: Message, receive: Receive) -> None:
         token = current_stream.set(self._stream)
@@ -88,36 +85,70 @@ class _Response:
                 task.uncancel()
             await self._end_with_error(self._stream.cut_message)
         finally:
+            if self._watcher is not None:
+                self._watcher.cancel()
             self._frontend.close_stream(self._stream)
             current_stream.reset(token)
 
     def _receiver(self, receive: Receive) -> Receive:
+        """Passes the body on. From its end on we listen ourselves: SGLang looks every few seconds, if at all."""
+
         async def receive_and_watch() -> Message:
+            if self._watcher is not None:
+                await self._has_left.wait()
+                return {"type": "http.disconnect"}
             message = await receive()
-            if message["type"] == "http.disconnect" and not self._is_complete:
-                self._stream.is_disconnected = True
+            if message["type"] == "http.disconnect":
+                self._note_left()
+            elif not message.get("more_body", False):
+                self._watcher = asyncio.create_task(self._watch(receive))
             return message
 
         return receive_and_watch
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._note_left()
+
+    def _note_left(self) -> None:
+        """The server says so of a complete response too."""
+        self._has_left.set()
+        if not self._is_complete:
+            self._frontend.client_left(self._stream)
 
     async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._is_started = True
             message["headers"] = self._with_our_headers(list(message.get("headers", ())))
+        stream, sent_s = self._stream, time.monotonic()
+        stream.sending_since_s = sent_s
         await self._send(message)
+        stream.sending_since_s = None
         if message["type"] == "http.response.body":
-            self._is_complete = not message.get("more_body", False)
-            self._frontend.reporter.report(self._stream.take_sent(time.monotonic()))
-            if self._is_complete:
-                # Now, and not when the application returns: SGLang sits in a background task for two seconds more.
-                self._frontend.close_stream(self._stream)
+            self._is_complete = self._is_complete or not message.get("more_body", False)
+            self._note_sent(sent_s)
+
+    def _note_sent(self, sent_s: float) -> None:
+        stream, frontend = self._stream, self._frontend
+        if stream.is_disconnected:
+            return  # what is written to a closed connection reaches nobody
+        deliveries = stream.take_sent(sent_s, time.monotonic())
+        if stream.is_blocked:
+            stream.is_blocked = False
+            deliveries = stream.standing()
+        frontend.reporter.report(deliveries)
+        if self._is_complete:
+            # Now, and not when the application returns: SGLang sits in a background task for two seconds more.
+            frontend.close_stream(stream)
 
     def _with_our_headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         content_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
         self._is_event_stream = content_type.startswith(b"text/event-stream")
         ours = [
             (REQUEST_ID_HEADER, self._stream.rid.encode()),
-            (b"access-control-expose-headers", b"X-TokenFlow-Request-Id"),
+            (ACK_TOKEN_HEADER, self._stream.ack_token.encode()),
+            (b"access-control-expose-headers", EXPOSED_HEADERS),
         ]
         if self._is_event_stream:
             # A proxy that buffers would turn a smooth stream into bursts and our reader into fiction.
@@ -129,24 +160,10 @@ class _Response:
         if self._is_complete:
             return
         if not self._is_started:
-            await _send_error(self._send, 503, "server_error", "engine_stopped", None, text)
+            await send_error(self._send, 503, SERVER_ERROR, "engine_stopped", None, text)
             return
         body = b""
         if self._is_event_stream:
-            error = json.dumps({"error": _error_body("server_error", "engine_stopped", None, text)})
+            error = json.dumps({"error": error_body(SERVER_ERROR, "engine_stopped", None, text)})
             body = f"data: {error}\n\ndata: [DONE]\n\n".encode()
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _error_body(kind: str, code: str, parameter: str | None, text: str) -> dict[str, str | None]:
-    """OpenAI's error object."""
-    return {"message": text, "type": kind, "param": parameter, "code": code}
-
-
-async def _send_error(send: Send, status: int, kind: str, code: str, parameter: str | None, text: str) -> None:
-    body = json.dumps({"error": _error_body(kind, code, parameter, text)}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 503:
-        headers.append((b"retry-after", b"10"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -109,8 +109,11 @@ class SchedulerObserver:
                 body = self._deliveries.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            for delivery in link.decode_deliveries(body).deliveries:
+            batch = link.decode_deliveries(body)
+            for delivery in batch.deliveries:
                 self.tracker.take_delivery(delivery)
+            for ack in batch.acks:
+                self.tracker.take_ack(ack)
 
     def _answer_commands(self) -> None:
         while True:
@@ -118,14 +121,17 @@ class SchedulerObserver:
                 *envelope, body = self._commands.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            command: link.Command | None = None
             try:
-                reply = self._answer(link.decode_command(body))
+                command = link.decode_command(body)
+                reply = self._answer(command)
             except Exception as error:  # noqa: BLE001 - the sender learns of it; the loop goes on
                 self._guard.record("scheduler command", error)
                 reply = self._reply()
                 reply.error_code, reply.error_message = "bad_command", str(error)
             self._commands.send_multipart([*envelope, link.encode(reply)], zmq.NOBLOCK)
-            self._next_telemetry_s = 0.0
+            if not isinstance(command, link.ShowStream):  # which changes nothing, and clients may ask it often
+                self._next_telemetry_s = 0.0
 
     def _answer(self, command: link.Command) -> link.Reply:
         try:

@@ -34,10 +34,12 @@ def register() -> None:
 def _register_frontend(folder: Path) -> None:
     from tokenflow.sglang import compat, settings
     from tokenflow.sglang.faults import FaultGuard
-    from tokenflow.sglang.frontend import CommandThread, DeliveryReporter, Frontend
+    from tokenflow.sglang.frontend import CommandThread, Frontend
+    from tokenflow.sglang.reporter import DeliveryReporter
+    from tokenflow.sglang.row_client import RowClient
 
     guard = FaultGuard()
-    frontend = Frontend(settings.load(), guard, DeliveryReporter(folder))
+    frontend = Frontend(settings.load(), guard, DeliveryReporter(folder), RowClient(folder))
     frontend.hook_problem = compat.find_mismatch(compat.ALL_TARGETS)
     if frontend.hook_problem is None:
         _hook_frontend(frontend)
@@ -49,9 +51,12 @@ def _register_frontend(folder: Path) -> None:
 def _hook_frontend(frontend: Any) -> None:
     from sglang.srt.entrypoints import http_server
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+    from starlette.middleware import Middleware
 
     from tokenflow.sglang.compat import FRONTEND_TARGETS, find_unhooked
     from tokenflow.sglang.middleware import TokenFlowMiddleware
+    from tokenflow.sglang.reader_middleware import ReaderMiddleware
+    from tokenflow.sglang.stream_routes import is_access_logged
     from tokenflow.sglang.tokenizer_hooks import TokenizerHooks
 
     hooks = TokenizerHooks(frontend)
@@ -60,6 +65,9 @@ def _hook_frontend(frontend: Any) -> None:
     HookRegistry.register(send_one.path, hooks.before_send_one, HookType.BEFORE)
     HookRegistry.register(send_batch.path, hooks.before_send_batch, HookType.BEFORE)
     http_server.app.add_middleware(TokenFlowMiddleware, frontend=frontend)
+    # At the end of the list, so that it is the innermost: see its module.
+    http_server.app.user_middleware.append(Middleware(ReaderMiddleware, frontend=frontend))
+    logging.getLogger("uvicorn.access").addFilter(is_access_logged)
     frontend.find_unhooked = lambda: find_unhooked(FRONTEND_TARGETS)
 
 

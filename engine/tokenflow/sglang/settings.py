@@ -1,6 +1,7 @@
 """What the daemon tells the plugin at the engine's start, through the environment."""
 
 import os
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -10,18 +11,29 @@ from tokenflow.policy.states import Mode, RequestClass, Variant
 SETTINGS_ENV = "TOKENFLOW_SETTINGS"
 
 
+class SlowClient(StrEnum):
+    """What becomes of a stream whose client does not drain it, once its backlog is full."""
+
+    PREEMPT = "preempt"  # it is paused until the client goes on; while enforcing
+    ABORT = "abort"
+
+
 class ClassSettings(msgspec.Struct, kw_only=True):
-    """One class of readers. `rate_tok_s` None: nobody reads along."""
+    """One class of readers. `rate_tok_s` None: nobody reads along.
+
+    `needs_ack`: how fast it reads is not known before its first ack. None: as the built-in class of that name.
+    """
 
     rate_tok_s: float | None
     max_rate_tok_s: float | None = None
+    needs_ack: bool | None = None
 
 
 def _default_classes() -> dict[str, ClassSettings]:
     return {
         RequestClass.READING.value: ClassSettings(rate_tok_s=6.0),
         RequestClass.LISTENING.value: ClassSettings(rate_tok_s=3.3),
-        RequestClass.AGENT.value: ClassSettings(rate_tok_s=30.0),
+        RequestClass.AGENT.value: ClassSettings(rate_tok_s=30.0, needs_ack=True),
         RequestClass.BATCH.value: ClassSettings(rate_tok_s=None),
     }
 
@@ -33,6 +45,8 @@ class PluginSettings(msgspec.Struct, kw_only=True):
     variant: Variant = Variant.TOKENFLOW
     default_rate_tok_s: float = 6.0
     tunables: dict[str, Any] = {}  # the others, by key
+    slow_client: SlowClient = SlowClient.PREEMPT
+    max_backlog_tokens: int = 512  # made and not taken by a client that does not drain its stream
     classes: dict[str, ClassSettings] = msgspec.field(default_factory=_default_classes)
 
     def all_tunables(self) -> dict[str, Any]:
@@ -45,5 +59,9 @@ def load() -> PluginSettings:
     """The settings of this process. Raises msgspec.ValidationError on a bad document."""
     text = os.environ.get(SETTINGS_ENV, "")
     settings = msgspec.json.decode(text, type=PluginSettings) if text else PluginSettings()
-    settings.classes = _default_classes() | settings.classes
+    built_in = _default_classes()
+    settings.classes = built_in | settings.classes
+    for name, kind in settings.classes.items():
+        if kind.needs_ack is None:
+            kind.needs_ack = bool(built_in[name].needs_ack) if name in built_in else False
     return settings

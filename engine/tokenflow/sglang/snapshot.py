@@ -53,7 +53,8 @@ class SnapshotBuilder:
             if entry.last_seen_s != now_s and self._is_gone(entry, now_s):
                 self._tracker.end(entry, now_s)
                 continue
-            capacity.demand_tok_s += entry.stream.buffer.rate_tok_s or 0.0
+            buffer = entry.stream.buffer
+            capacity.demand_tok_s += (buffer.rate_tok_s or 0.0) if buffer.has_reader else 0.0
             match entry.stream.state:
                 case RequestState.WAITING:
                     capacity.waiting_count += 1

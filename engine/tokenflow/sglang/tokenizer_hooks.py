@@ -23,6 +23,7 @@ class TokenizerHooks:
         stream = current_stream.get()
         if stream is not None and hasattr(obj, "sampling_params"):
             stream.begin(bool(getattr(obj, "stream", False)))
+            stream.manager, stream.is_background = manager, bool(getattr(obj, "background", False))
             if not stream.route_mints_rid:
                 _refuse_own_rid(obj)
                 obj.rid = stream.claim_rid() if _is_single(obj) else None
@@ -50,13 +51,15 @@ class TokenizerHooks:
             for tokenized in tokenized_objs:
                 if not hasattr(tokenized, "sampling_params"):
                     continue
+                self._frontend.book.add_choice(stream, tokenized.rid, bool(tokenized.stream))
                 if stream.is_warm_up:
                     attach_hidden(tokenized.sampling_params)
                 else:
                     parent_rid = None if tokenized.rid == stream.rid else stream.rid
                     # With n > 1 SGLang first runs the prompt alone, unstreamed: nobody reads that one.
                     reader = stream.reader if tokenized.stream else BATCH_READER
-                    attach(tokenized.sampling_params, Annotation(reader, stream.arrival_s, parent_rid))
+                    annotation = Annotation(reader, stream.arrival_s, parent_rid, bool(tokenized.stream))
+                    attach(tokenized.sampling_params, annotation)
         except Exception as error:  # noqa: BLE001 - fail open: the request goes on unannotated
             self._frontend.guard.record("annotate", error)
 
@@ -64,7 +67,8 @@ class TokenizerHooks:
         try:
             for one in output if isinstance(output, list) else (output,):
                 meta = one["meta_info"]
-                stream.note_made(meta["id"], meta["completion_tokens"])
+                # Nobody is shown a model's reasoning as it is made, whatever becomes of it later.
+                stream.note_made(meta["id"], meta["completion_tokens"] - (meta.get("reasoning_tokens") or 0))
         except Exception as error:  # noqa: BLE001 - fail open: the output is the client's, the count only ours
             self._frontend.guard.record("count made tokens", error)
 

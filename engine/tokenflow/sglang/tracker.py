@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tokenflow.link import Delivery, StreamState
+from tokenflow.link import Ack, Delivery, StreamState
 from tokenflow.policy.buffer import VirtualBuffer
+from tokenflow.policy.reading import ReadingRate
 from tokenflow.policy.states import RateSource, RequestState
 from tokenflow.sglang import annotation
 from tokenflow.sglang.readers import BATCH_READER
@@ -29,6 +30,17 @@ class TrackedRequest:
     last_seen_s: float = 0.0
     is_held: bool = False  # by an operator: paused, or not started, until told otherwise
     paused_since_s: float | None = None
+    is_streamed: bool = False  # piece by piece; else the whole answer at once
+    is_blocked: bool = False  # the client does not drain what it is sent
+    is_left: bool = False  # the client is gone: whatever is made from here on is for nobody
+    is_backlogged: bool = False  # and more is made for it than is kept for such a client
+    max_rate_tok_s: float | None = None  # the cap of its class
+    reading: ReadingRate | None = None  # from its first ack on
+
+    @property
+    def is_kept_out(self) -> bool:
+        """It may not run, by an operator's hand or because its client does not take what was made."""
+        return self.is_held or self.is_backlogged
 
 
 @dataclass(slots=True)
@@ -36,6 +48,8 @@ class Totals:
     """Counters since the engine's start."""
 
     generated_tokens: int = 0
+    zombie_tokens: int = 0  # made after their client had left
+    disconnect_counts: dict[str, int] = field(default_factory=dict)  # clients that left early, by phase
     ended_stall_s: float = 0.0
     ended_preemption_count: int = 0
 
@@ -48,6 +62,7 @@ class RequestTracker:
     ended: dict[str, TrackedRequest] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     new_ttfts_s: list[float] = field(default_factory=list)
+    max_backlog_tokens: int = 512  # of a client that does not drain its stream; above it nothing more is made
     default_rate_tok_s: float | None = None  # for new streams that name no rate; None: what the HTTP process says
 
     def see(self, req: Any, now_s: float) -> TrackedRequest | None:
@@ -69,10 +84,11 @@ class RequestTracker:
             rate_source=reader.rate_source,
             prompt_tokens=len(req.origin_input_ids),
             arrival_s=note.arrival_s if note else now_s,
-            buffer=VirtualBuffer(rate_tok_s),
+            buffer=VirtualBuffer(rate_tok_s, needs_ack=reader.needs_ack),
             is_met_midway=len(req.output_ids) > 1,
         )
-        entry = TrackedRequest(stream, req, last_seen_s=now_s)
+        entry = TrackedRequest(stream, req, last_seen_s=now_s, max_rate_tok_s=reader.max_rate_tok_s)
+        entry.is_streamed = note is not None and note.is_streamed
         self.requests[req.rid] = entry
         return entry
 
@@ -89,12 +105,20 @@ class RequestTracker:
                     continue
             made_tokens = len(req.output_ids)
             buffer = entry.stream.buffer
-            added_tokens = made_tokens - buffer.generated_tokens
+            added_tokens = made_tokens - buffer.generated_tokens - buffer.hidden_tokens
             if added_tokens > 0:
-                if entry.stream.first_token_s is None:
+                hidden_tokens = req.reasoning_tokens
+                if hidden_tokens:
+                    buffer.hide(hidden_tokens)
+                buffer.generate(made_tokens - buffer.hidden_tokens)
+                if entry.stream.first_token_s is None and buffer.generated_tokens:
                     entry.stream.first_token_s = now_s
-                buffer.generated_tokens = made_tokens
                 totals.generated_tokens += added_tokens
+                if entry.is_left:
+                    totals.zombie_tokens += added_tokens
+                elif entry.is_blocked:
+                    backlog_tokens = buffer.generated_tokens - buffer.delivered_tokens
+                    entry.is_backlogged = backlog_tokens > self.max_backlog_tokens
             if req.finished_reason is not None:
                 self.end(entry, now_s)
 
@@ -109,8 +133,59 @@ class RequestTracker:
             buffer.deliver(delivery.stamp_s, delivery.delivered_tokens)
             if was_first and buffer.rate_tok_s is not None and not entry.stream.is_met_midway:
                 self.new_ttfts_s.append(max(0.0, delivery.stamp_s - entry.stream.arrival_s))
+        entry.is_blocked = delivery.is_blocked
+        entry.is_backlogged &= entry.is_blocked
         if delivery.is_closed:
             entry.is_closed = True
+        if delivery.is_disconnect and not entry.is_left and entry.req is not None:
+            entry.is_left = True
+            buffer.end(delivery.stamp_s)  # nobody waits for more
+            phase = "stream" if buffer.first_delivery_s is not None else "first_token"
+            self.totals.disconnect_counts[phase] = self.totals.disconnect_counts.get(phase, 0) + 1
+
+    def take_ack(self, ack: Ack) -> None:
+        """What a client says of its reader, bounded by its class. Late, repeated and unknown ones are harmless."""
+        entry = self.requests.get(ack.rid) or self.ended.get(ack.rid)
+        if entry is None:
+            return
+        stream, buffer = entry.stream, entry.stream.buffer
+        if buffer.acked_tokens is not None and ack.consumed_tokens < buffer.acked_tokens:
+            return
+        if entry.reading is None:
+            entry.reading = ReadingRate(buffer.rate_tok_s)
+        if ack.reader_class is not None:
+            self._change_class(entry, ack)
+        if ack.rate_tok_s is not None and buffer.rate_tok_s is not None:
+            entry.reading.claim(ack.rate_tok_s)
+            stream.rate_source = RateSource.ACK
+            buffer.set_rate(ack.stamp_s, _capped(ack.rate_tok_s, entry.max_rate_tok_s))
+        buffer.acknowledge(ack.stamp_s, ack.consumed_tokens)
+        is_dry = buffer.acked_tokens == buffer.delivered_tokens
+        if (
+            entry.reading.observe(ack.stamp_s, buffer.acked_tokens or 0, is_dry)
+            and entry.reading.tok_s is not None
+            and buffer.rate_tok_s is not None
+        ):
+            stream.rate_source = RateSource.ACK
+            buffer.set_rate(ack.stamp_s, _capped(entry.reading.tok_s, entry.max_rate_tok_s))
+
+    def _change_class(self, entry: TrackedRequest, ack: Ack) -> None:
+        """The new class's rate holds until the reader's own is measured or claimed; what was measured stays."""
+        new, reading = ack.reader_class, entry.reading
+        assert new is not None
+        assert reading is not None
+        stream, buffer = entry.stream, entry.stream.buffer
+        stream.class_name, entry.max_rate_tok_s = new.name, new.max_rate_tok_s
+        if new.rate_tok_s is None:
+            stream.rate_source = RateSource.CLASS
+            buffer.set_rate(ack.stamp_s, None)
+        elif reading.tok_s is None:
+            stream.rate_source = RateSource.CLASS
+            reading.claim(new.rate_tok_s)
+            buffer.set_rate(ack.stamp_s, new.rate_tok_s)
+        else:
+            stream.rate_source = RateSource.ACK
+            buffer.set_rate(ack.stamp_s, _capped(reading.tok_s, entry.max_rate_tok_s))
 
     def end(self, entry: TrackedRequest, now_s: float) -> None:
         """Moves a request to the ended ones and lets go of SGLang's object."""
@@ -142,6 +217,10 @@ class RequestTracker:
         old = [rid for rid, entry in self.ended.items() if now_s - (entry.stream.ended_s or now_s) > KEEP_ENDED_S]
         for rid in old:
             del self.ended[rid]
+
+
+def _capped(rate_tok_s: float, cap_tok_s: float | None) -> float:
+    return rate_tok_s if cap_tok_s is None else min(rate_tok_s, cap_tok_s)
 
 
 def preemption_count(req: Any) -> int:
