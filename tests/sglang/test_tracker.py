@@ -2,7 +2,8 @@ from types import SimpleNamespace
 
 from sglang_fakes import FINISH_ABORT, FINISH_LENGTH, FakeReq
 
-from tokenflow.link import Delivery
+from tokenflow.link import Ack, Delivery, ReaderClass
+from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.states import RateSource, RequestState
 from tokenflow.sglang.annotation import Annotation, attach, attach_hidden
 from tokenflow.sglang.readers import BATCH_READER, Reader
@@ -157,3 +158,118 @@ def test_sglangs_object_is_let_go_of_at_the_end():
     assert tracker.ended["tf-g"].req is None
     assert tracker.totals.ended_preemption_count == 2
     assert isinstance(req.sampling_params, SimpleNamespace)
+
+
+def delivered(tokens: int, rate_tok_s: float | None = 10.0, **reader) -> tuple[RequestTracker, VirtualBuffer]:
+    """A tracker with one stream, and its buffer; all of `tokens` came at 101 s."""
+    tracker, req = RequestTracker(), FakeReq("tf-a")
+    attach(
+        req.sampling_params,
+        Annotation(Reader("reading", rate_tok_s, RateSource.HEADER, **reader), 100.0, None, True),
+    )
+    tracker.see(req, 100.0)
+    req.make(tokens)
+    tracker.count_step([req], 101.0)
+    tracker.take_delivery(Delivery("tf-a", tokens, 101.0))
+    return tracker, tracker.requests["tf-a"].stream.buffer
+
+
+def test_an_ack_is_the_truth_about_what_was_read():
+    tracker, buffer = delivered(100)
+    tracker.take_ack(Ack("tf-a", 3, 105.0))
+    assert (buffer.consumed_tokens, buffer.unread_tokens) == (3.0, 97.0)
+    assert tracker.requests["tf-a"].stream.rate_source is RateSource.HEADER, "one ack measures nothing"
+    tracker.take_ack(Ack("tf-a", 2, 106.0, 500.0))
+    assert (buffer.acked_tokens, buffer.rate_tok_s) == (3, 10.0), "a late one changes nothing"
+    tracker.take_ack(Ack("nobody", 3, 105.0))
+
+
+def test_the_rate_is_measured_from_acks_and_capped_by_the_class():
+    tracker, buffer = delivered(1000, max_rate_tok_s=25.0)
+    stream = tracker.requests["tf-a"].stream
+    for second in range(5):
+        tracker.take_ack(Ack("tf-a", 3 * second, 101.0 + second))
+    assert buffer.rate_tok_s == 3.0
+    assert stream.rate_source is RateSource.ACK
+    for second in range(5, 9):
+        tracker.take_ack(Ack("tf-a", 12 + 30 * (second - 4), 101.0 + second))
+    assert buffer.rate_tok_s == 25.0
+
+
+def test_a_rate_that_the_client_names_holds_from_then_on():
+    tracker, buffer = delivered(1000)
+    tracker.take_ack(Ack("tf-a", 5, 102.0, 40.0))
+    assert (buffer.rate_tok_s, tracker.requests["tf-a"].stream.rate_source) == (40.0, RateSource.ACK)
+
+
+def test_an_agent_has_no_runway_before_its_first_ack():
+    tracker, buffer = delivered(100, needs_ack=True)
+    assert buffer.runway_s is None
+    tracker.take_ack(Ack("tf-a", 0, 102.0))
+    assert buffer.runway_s == 10.0
+
+
+def test_a_class_may_change_in_mid_stream():
+    tracker, buffer = delivered(100)
+    stream = tracker.requests["tf-a"].stream
+    tracker.take_ack(Ack("tf-a", 5, 102.0, None, ReaderClass("listening", 3.3, 5.0)))
+    assert (stream.class_name, buffer.rate_tok_s, stream.rate_source) == ("listening", 3.3, RateSource.CLASS)
+    tracker.take_ack(Ack("tf-a", 5, 103.0, 90.0))
+    assert buffer.rate_tok_s == 5.0, "capped by the class that it is in now"
+    tracker.take_ack(Ack("tf-a", 6, 104.0, None, ReaderClass("batch", None)))
+    assert (buffer.rate_tok_s, buffer.runway_s) == (None, None)
+    tracker.take_ack(Ack("tf-a", 7, 105.0, 8.0))
+    assert buffer.rate_tok_s is None, "nobody reads along, whatever rate is named"
+
+
+def test_what_is_made_after_the_client_left_is_counted_and_stalls_nobody():
+    tracker, buffer = delivered(10)
+    req = tracker.requests["tf-a"].req
+    tracker.take_delivery(Delivery("tf-a", 10, 101.5, True, True))
+    req.make(3)
+    tracker.count_step([req], 110.0)
+    assert tracker.totals.zombie_tokens == 3
+    assert tracker.totals.disconnect_counts == {"stream": 1}
+    buffer.advance(200.0)
+    assert buffer.stall_s == 0.0
+    tracker.take_delivery(Delivery("tf-a", 10, 111.0, True, True))
+    assert tracker.totals.disconnect_counts == {"stream": 1}
+
+
+def test_a_client_that_leaves_before_its_first_token():
+    tracker, req = RequestTracker(), annotated("tf-l", 2.0)
+    tracker.see(req, 100.0)
+    tracker.take_delivery(Delivery("tf-l", 0, 101.0, True, True))
+    assert tracker.totals.disconnect_counts == {"first_token": 1}
+
+
+def test_a_client_that_does_not_drain_keeps_its_stream_out_above_the_bound():
+    tracker, _ = delivered(10)
+    tracker.max_backlog_tokens = 20
+    entry = tracker.requests["tf-a"]
+    entry.req.make(100)
+    tracker.count_step([entry.req], 102.0)
+    assert not entry.is_kept_out, "it is only made ahead: its client drains"
+    tracker.take_delivery(Delivery("tf-a", 10, 102.5, is_blocked=True))
+    entry.req.make(1)
+    tracker.count_step([entry.req], 103.0)
+    assert entry.is_kept_out
+    tracker.take_delivery(Delivery("tf-a", 111, 104.0))
+    assert not entry.is_kept_out
+
+
+def test_hidden_reasoning_gives_no_runway_and_is_no_first_token():
+    tracker, req = RequestTracker(), annotated("tf-h", 2.0)
+    entry = tracker.see(req, 100.0)
+    req.make(5)
+    req.reasoning_tokens = 5
+    tracker.count_step([req], 101.0)
+    buffer = entry.stream.buffer
+    assert (buffer.generated_tokens, buffer.hidden_tokens, buffer.runway_s) == (0, 5, 0.0)
+    assert entry.stream.first_token_s is None
+    req.make(2)
+    req.reasoning_tokens = 6
+    tracker.count_step([req], 102.0)
+    assert (buffer.generated_tokens, buffer.made_tokens) == (1, 7)
+    assert entry.stream.first_token_s == 102.0
+    assert tracker.totals.generated_tokens == 7
