@@ -91,6 +91,7 @@ class Telemetry(msgspec.Struct, kw_only=True):
     latency: Latency
     quality: Quality  # `stall_s_total` counts ended requests only: `tokenflow.rows` adds the live ones
     streams: list[StreamState]  # every live request, and those that have ended in the last few seconds
+    disconnect_counts: dict[str, int] = {}  # clients that left early, by phase: `first_token` or `stream`
     events: list[Event] = []  # since the last message, at most `MAX_EVENTS`; the rest comes with the next ones
 
 

@@ -27,7 +27,7 @@ def row_of(stream: StreamState, now_s: float) -> RequestRow:
         rid=stream.rid,
         state=stream.state,
         class_=stream.class_name,
-        rate_tok_s=buffer.rate_tok_s,
+        rate_tok_s=None if buffer.rate_tok_s is None else round(buffer.rate_tok_s, 3),
         rate_source=stream.rate_source,
         prompt_tokens=stream.prompt_tokens,
         generated_tokens=buffer.generated_tokens,
@@ -46,6 +46,7 @@ def row_of(stream: StreamState, now_s: float) -> RequestRow:
         age_s=round((stream.ended_s or now_s) - stream.arrival_s, 3),
         reason=_reason_of(stream),
         parent_rid=stream.parent_rid,
+        hidden_tokens=buffer.hidden_tokens,
     )
 
 

@@ -71,6 +71,7 @@ class RequestRow(msgspec.Struct, kw_only=True, omit_defaults=False, rename={"cla
     age_s: float = 0.0
     reason: Reason | None = None
     parent_rid: str | None = None
+    hidden_tokens: int = 0  # reasoning that no reader is shown; not among the generated ones
 
 
 class Capacity(msgspec.Struct, kw_only=True):
@@ -112,6 +113,8 @@ class Latency(msgspec.Struct, kw_only=True):
     load_s: Tail = msgspec.field(default_factory=Tail)
     schedule_s: Tail = msgspec.field(default_factory=Tail)
     recompute_s_per_token: float | None = None
+    front_end_s: Tail = msgspec.field(default_factory=Tail)  # first token: made by the scheduler → sent to the client
+    delivery_s: Tail = msgspec.field(default_factory=Tail)  # first token: the send itself, until the socket took it
 
 
 class Quality(msgspec.Struct, kw_only=True):
@@ -122,6 +125,7 @@ class Quality(msgspec.Struct, kw_only=True):
     effective_tok_s: float | None = None
     raw_tok_s: float = 0.0
     preemption_total: int = 0
+    zombie_tokens_total: int = 0  # made after their client had left
 
 
 class DaemonInfo(msgspec.Struct, kw_only=True):

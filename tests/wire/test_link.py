@@ -14,6 +14,7 @@ COMMANDS = st.one_of(
     st.dictionaries(st.text(max_size=9), st.one_of(st.text(max_size=9), st.booleans(), st.floats(0, 9))).map(
         lambda changes: link.Tune(changes=changes, if_revision=3)
     ),
+    st.text(max_size=20).map(lambda rid: link.ShowStream(rid=rid)),
     st.booleans().map(lambda reopen: link.CloseAdmission(reopen=reopen)),
     st.text(max_size=200).map(lambda text: link.CutStreams(message=text)),
 )
@@ -47,3 +48,24 @@ def test_a_newer_reply_with_unknown_fields_is_still_read():
 def test_deliveries_come_back(parts):
     batch = link.DeliveryBatch([link.Delivery(*part) for part in parts])
     assert link.decode_deliveries(link.encode(batch)) == batch
+
+
+ACKS = st.builds(
+    link.Ack,
+    st.text(max_size=20),
+    st.integers(0, 2**53),
+    st.floats(0, 1e9),
+    st.none() | st.floats(0.1, 1e4),
+    st.none() | st.builds(link.ReaderClass, st.text(max_size=9), st.none() | st.floats(0.1, 1e4)),
+)
+
+
+@given(st.lists(ACKS, max_size=20))
+def test_acks_come_back(acks):
+    batch = link.DeliveryBatch([], acks)
+    assert link.decode_deliveries(link.encode(batch)) == batch
+
+
+def test_a_batch_of_an_older_plugin_has_no_acks():
+    body = msgspec.msgpack.encode([[["tf-a", 3, 1.0, False, False]]])
+    assert link.decode_deliveries(body) == link.DeliveryBatch([link.Delivery("tf-a", 3, 1.0)])

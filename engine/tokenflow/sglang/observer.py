@@ -195,9 +195,10 @@ class SchedulerObserver:
             blocked_by=self.governor.blockers,
             capacity=capacity,
             transfers=self.governor.driver.kv.transfers(),
-            latency=self.governor.driver.latency(),
+            latency=self._builder.add_delivery(self.governor.driver.latency()),
             quality=self._builder.quality(now_s),
             streams=streams,
+            disconnect_counts=self.tracker.totals.disconnect_counts,
             events=self.governor.events.take(link.MAX_EVENTS),
         )
 

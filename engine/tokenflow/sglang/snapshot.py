@@ -11,7 +11,7 @@ from typing import Any
 from tokenflow.link import StreamState
 from tokenflow.policy.states import Reason, RequestState
 from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
-from tokenflow.wire import Capacity, Quality, Tail
+from tokenflow.wire import Capacity, Latency, Quality, Tail
 
 TTFT_WINDOW_COUNT = 512
 RAW_RATE_WINDOW_S = 5.0
@@ -27,6 +27,8 @@ class SnapshotBuilder:
         self._retracted: list[TrackedRequest] = []
         self._ttfts_s: deque[float] = deque(maxlen=TTFT_WINDOW_COUNT)
         self._ttft_tail = Tail()
+        self._ways_s: deque[tuple[float, float]] = deque(maxlen=TTFT_WINDOW_COUNT)
+        self._way_tails = (Tail(), Tail())
         self._made: deque[tuple[float, int]] = deque()
 
     def take_retracted(self) -> list[TrackedRequest]:
@@ -123,7 +125,19 @@ class SnapshotBuilder:
             stall_s_total=tracker.totals.ended_stall_s,
             raw_tok_s=self._raw_tok_s(now_s),
             preemption_total=tracker.totals.ended_preemption_count + live_preemption_count,
+            zombie_tokens_total=tracker.totals.zombie_tokens,
         )
+
+    def add_delivery(self, latency: Latency) -> Latency:
+        """The way of first tokens from the scheduler to their clients: a busy HTTP process is told from a busy GPU."""
+        new_s = self._tracker.new_ways_s
+        if new_s:
+            self._ways_s.extend(new_s)
+            new_s.clear()
+            front_end_s, delivery_s = zip(*self._ways_s, strict=True)
+            self._way_tails = (tail_of(front_end_s), tail_of(delivery_s))
+        latency.front_end_s, latency.delivery_s = self._way_tails
+        return latency
 
     def _raw_tok_s(self, now_s: float) -> float:
         self._made.append((now_s, self._tracker.totals.generated_tokens))

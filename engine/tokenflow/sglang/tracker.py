@@ -62,6 +62,7 @@ class RequestTracker:
     ended: dict[str, TrackedRequest] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     new_ttfts_s: list[float] = field(default_factory=list)
+    new_ways_s: list[tuple[float, float]] = field(default_factory=list)  # of first tokens: made → sent → delivered
     max_backlog_tokens: int = 512  # of a client that does not drain its stream; above it nothing more is made
     default_rate_tok_s: float | None = None  # for new streams that name no rate; None: what the HTTP process says
 
@@ -133,6 +134,7 @@ class RequestTracker:
             buffer.deliver(delivery.stamp_s, delivery.delivered_tokens)
             if was_first and buffer.rate_tok_s is not None and not entry.stream.is_met_midway:
                 self.new_ttfts_s.append(max(0.0, delivery.stamp_s - entry.stream.arrival_s))
+                self._note_way(entry.stream.first_token_s, delivery)
         entry.is_blocked = delivery.is_blocked
         entry.is_backlogged &= entry.is_blocked
         if delivery.is_closed:
@@ -142,6 +144,11 @@ class RequestTracker:
             buffer.end(delivery.stamp_s)  # nobody waits for more
             phase = "stream" if buffer.first_delivery_s is not None else "first_token"
             self.totals.disconnect_counts[phase] = self.totals.disconnect_counts.get(phase, 0) + 1
+
+    def _note_way(self, made_s: float | None, delivery: Delivery) -> None:
+        if made_s is not None and delivery.sent_s is not None:
+            sent_s = delivery.sent_s
+            self.new_ways_s.append((max(0.0, sent_s - made_s), max(0.0, delivery.stamp_s - sent_s)))
 
     def take_ack(self, ack: Ack) -> None:
         """What a client says of its reader, bounded by its class. Late, repeated and unknown ones are harmless."""
