@@ -164,6 +164,7 @@ def test_the_plugin_understands_what_it_is_told(home: Path):
     assert settings.mode is Mode.OBSERVE  # the host's word is above the profile's
     assert (settings.classes["reading"].rate_tok_s, settings.classes["reading"].max_rate_tok_s) == (6.0, 60.0)
     assert settings.classes["batch"].rate_tok_s is None
+    assert (settings.slow_client, settings.max_backlog_tokens) == ("preempt", 512)
 
 
 def test_what_the_service_manager_says_is_not_passed_on(home: Path):
