@@ -245,3 +245,41 @@ async def test_a_count_that_cannot_be_read_never_touches_the_output():
     await client.run()
     assert client.got == [{"no": "meta"}]
     assert client.frontend.guard.fault_count == 1
+
+
+async def test_a_client_that_left_while_its_request_was_prepared_is_aborted_after_it():
+    async def app(client, scope, receive, send):
+        client.has_left.set()
+        await asyncio.sleep(0.02)
+        client.aborted = []
+
+        async def outputs(manager, obj, request):
+            client.rid_to_state[obj.rid] = SimpleNamespace(finished=False, abort_sent=False)
+            tokenized = SimpleNamespace(rid=obj.rid, stream=True, sampling_params=SimpleNamespace(custom_params=None))
+            client.hooks.before_send_one(client, tokenized)
+            assert not client.aborted, "the request itself goes first"
+            yield {"meta_info": {"id": obj.rid, "completion_tokens": 1}}
+
+        client.abort_request = client.aborted.append
+        async for output in client.hooks.around_generate(outputs, client, generation(), None):
+            client.rid = output["meta_info"]["id"]
+        await asyncio.sleep(0)
+
+    client = Client(app)
+    await client.run()
+    assert client.aborted == [client.rid]
+
+
+async def test_hidden_reasoning_is_not_among_what_was_sent():
+    async def reasoning(manager, obj, request):
+        for total, hidden in ((3, 3), (6, 4)):
+            yield {"meta_info": {"id": obj.rid, "completion_tokens": total, "reasoning_tokens": hidden}}
+
+    async def app(client, scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        async for _ in client.hooks.around_generate(reasoning, client, generation(), None):
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    client = Client(app)
+    await client.run()
+    assert [delivery.delivered_tokens for delivery in client.frontend.reporter.deliveries] == [2, 2]

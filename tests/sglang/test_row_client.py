@@ -4,7 +4,6 @@ import asyncio
 import time
 
 import pytest
-import zmq
 from sglang_fakes import FakeGovernor, FakeReq, batch_of, scheduler_with
 
 from tokenflow.sglang.faults import FaultGuard
@@ -23,6 +22,13 @@ def observer(tmp_path):
     made.close()
 
 
+@pytest.fixture
+async def client(tmp_path):
+    made = RowClient(tmp_path)
+    yield made
+    made.close()
+
+
 async def asked(observer, client, *rids):
     """The rows, while the scheduler goes on turning."""
     asking = asyncio.gather(*(client.row(rid) for rid in rids))
@@ -33,26 +39,39 @@ async def asked(observer, client, *rids):
     return await asking
 
 
-async def test_a_row_comes_from_the_scheduler(observer, tmp_path):
-    row, unknown = await asked(observer, RowClient(tmp_path), "tf-a", "tf-nobody")
+async def test_a_row_comes_from_the_scheduler(observer, client):
+    row, unknown = await asked(observer, client, "tf-a", "tf-nobody")
     assert (row.rid, row.generated_tokens) == ("tf-a", 3)
     assert unknown is None
 
 
-async def test_looking_changes_nothing_and_hurries_no_telemetry(observer, tmp_path):
+async def test_looking_changes_nothing_and_hurries_no_telemetry(observer, client):
     observer._next_telemetry_s = planned_s = time.monotonic() + 3600.0
     observer._had_work = True
-    await asked(observer, RowClient(tmp_path), "tf-a")
+    await asked(observer, client, "tf-a")
     assert observer._next_telemetry_s == planned_s
 
 
-async def test_a_scheduler_that_is_busy_is_said_so_and_its_late_answer_is_nobodys(observer, tmp_path, monkeypatch):
+async def test_a_late_answer_is_nobodys(observer, client, monkeypatch):
     monkeypatch.setattr("tokenflow.sglang.row_client.ANSWER_LIMIT_S", 0.05)
-    client = RowClient(tmp_path)
     with pytest.raises(TimeoutError):
         await client.row("tf-nobody")
     monkeypatch.setattr("tokenflow.sglang.row_client.ANSWER_LIMIT_S", 10.0)
     [row] = await asked(observer, client, "tf-a")
     assert row.rid == "tf-a"
-    assert not client._socket.closed
-    assert client._socket.getsockopt(zmq.LINGER) == 0
+
+
+async def test_questions_do_not_pile_up(observer, client, monkeypatch):
+    monkeypatch.setattr("tokenflow.sglang.row_client.MAX_WAITING_COUNT", 3)
+    asking = [asyncio.create_task(client.row(f"tf-{number}")) for number in range(3)]
+    await asyncio.sleep(0.02)
+    with pytest.raises(TimeoutError):
+        await client.row("tf-a")
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_many_ask_at_once(observer, client):
+    rows = await asked(observer, client, *["tf-a", "tf-b"] * 100)
+    assert [None if row is None else row.rid for row in rows] == ["tf-a", None] * 100

@@ -51,7 +51,10 @@ FRONTEND_TARGETS = (
         "sglang.srt.managers.tokenizer_manager.TokenizerManager._send_batch_request", ("self", "tokenized_objs")
     ),
 )
-ALL_TARGETS = SCHEDULER_TARGETS + ACTUATOR_TARGETS + FRONTEND_TARGETS
+CALLED_TARGETS = (  # not hooked, but called by us
+    HookTarget("sglang.srt.managers.tokenizer_manager.TokenizerManager.abort_request", ("self", "rid", "abort_all")),
+)
+ALL_TARGETS = SCHEDULER_TARGETS + ACTUATOR_TARGETS + FRONTEND_TARGETS + CALLED_TARGETS
 # Read on the live scheduler; checked when the event loop begins, since they are made in its constructor.
 SCHEDULER_ATTRIBUTES = (
     "waiting_queue",

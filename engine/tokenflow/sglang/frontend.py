@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import zmq
 
@@ -53,6 +54,13 @@ class Frontend:
         """The response is complete or its client is gone; a second call does nothing."""
         if self.book.close(stream):
             self.reporter.report(stream.closing())
+
+    def note_dispatch(self, stream: StreamContext, manager: Any, rid: str, is_streamed: bool) -> None:
+        """SGLang is about to send this request to its scheduler."""
+        self.book.add_choice(stream, rid, is_streamed)
+        if stream.is_disconnected and not stream.is_background:
+            # Its client has left while it was prepared. After the request itself: an abort must not overtake it.
+            asyncio.get_running_loop().call_soon(self.aborter.abort, manager, [rid])
 
     def client_left(self, stream: StreamContext) -> None:
         """Before its response was complete: what is made for it ends now, and not after SGLang's two seconds."""

@@ -182,7 +182,8 @@ class Governor:
         if is_overloaded is not self._was_overloaded:
             self._was_overloaded = is_overloaded
             kind = EventKind.OVERLOAD_ENTERED if is_overloaded else EventKind.OVERLOAD_LEFT
-            demand_tok_s = sum(entry.stream.buffer.rate_tok_s or 0.0 for entry in self.tracker.requests.values())
+            buffers = [entry.stream.buffer for entry in self.tracker.requests.values()]
+            demand_tok_s = sum(buffer.rate_tok_s or 0.0 for buffer in buffers if buffer.has_reader)
             terms = {"demand_tok_s": round(demand_tok_s, 3), "capacity_tok_s": self.driver.capacity_tok_s}
             self.events.note(kind, terms=terms)
 

@@ -25,6 +25,7 @@ TELEMETRY_INTERVAL_S = 0.1
 DISABLED_INTERVAL_S = 1.0
 POLL_INTERVAL_S = 0.005
 MAX_MESSAGES_PER_POLL = 256
+MAX_COMMANDS_PER_POLL = 32  # clients may ask for their rows as often as they like
 
 
 class SchedulerObserver:
@@ -116,7 +117,7 @@ class SchedulerObserver:
                 self.tracker.take_ack(ack)
 
     def _answer_commands(self) -> None:
-        while True:
+        for _ in range(MAX_COMMANDS_PER_POLL):
             try:
                 *envelope, body = self._commands.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:

@@ -37,13 +37,13 @@ class TokenizerHooks:
 
     def before_send_one(self, manager: Any, tokenized_obj: Any) -> None:
         """BEFORE _send_one_request."""
-        self._annotate([tokenized_obj])
+        self._annotate(manager, [tokenized_obj])
 
     def before_send_batch(self, manager: Any, tokenized_objs: Any) -> None:
         """BEFORE _send_batch_request."""
-        self._annotate(tokenized_objs)
+        self._annotate(manager, tokenized_objs)
 
-    def _annotate(self, tokenized_objs: Iterable[Any]) -> None:
+    def _annotate(self, manager: Any, tokenized_objs: Iterable[Any]) -> None:
         stream = current_stream.get()
         if stream is None or self._frontend.guard.is_tripped:
             return
@@ -51,7 +51,7 @@ class TokenizerHooks:
             for tokenized in tokenized_objs:
                 if not hasattr(tokenized, "sampling_params"):
                     continue
-                self._frontend.book.add_choice(stream, tokenized.rid, bool(tokenized.stream))
+                self._frontend.note_dispatch(stream, manager, tokenized.rid, bool(tokenized.stream))
                 if stream.is_warm_up:
                     attach_hidden(tokenized.sampling_params)
                 else:

@@ -77,7 +77,7 @@ class RequestTracker:
         reader = note.reader if note else BATCH_READER  # by a route that we do not know: nobody says that he reads
         rate_tok_s = reader.rate_tok_s
         if reader.rate_source is RateSource.DEFAULT and self.default_rate_tok_s is not None:
-            rate_tok_s = self.default_rate_tok_s
+            rate_tok_s = _capped(self.default_rate_tok_s, reader.max_rate_tok_s)
         stream = StreamState(
             rid=req.rid,
             parent_rid=note.parent_rid if note else None,
