@@ -113,3 +113,30 @@ def test_ranks_that_differ_block_enforcing(stage):
     assert directive.mode is Mode.OBSERVE
     stage.actuator.carry_out(directive)
     assert stage.governor.decide(3.0) is None
+
+
+def test_a_stream_whose_client_does_not_drain_it_is_paused_for_its_surplus_and_not_by_an_operator(monkeypatch):
+    """By the policy itself, although nobody else wants the place."""
+    monkeypatch.setattr(module, "find_blockers", lambda scheduler: [])
+    req = FakeReq("x")
+    req.make(5)
+    stage = Stage([], [req])
+    del stage.governor.driver.decide
+    governor = stage.governor
+    governor.reconcile(0.5)
+    governor.end_turn()
+    governor.tracker.requests["x"].is_backlogged = True
+    for turn in range(1, 20):  # whoever has just begun is left alone for a quantum
+        directive = governor.decide(float(turn))
+        governor.end_turn()
+        if directive is not None and directive.pauses:
+            break
+        req.make(1)
+        governor.tracker.count_step([req], float(turn))
+    assert directive.pauses == ("x",)
+    stage.actuator.carry_out(directive)
+    governor.note(stage.actuator.paused, 20.0)
+    assert governor.tracker.requests["x"].stream.reason is Reason.PREEMPTED_SURPLUS
+    [event] = [event for event in governor.events.take(9) if event.rid == "x"]
+    assert (event.reason, event.terms["cause"]) == ("preempted_surplus", "slow_client")
+    assert governor.is_held("x")
