@@ -15,8 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
+import tomlkit
 
 PROFILE = "demo-cpu"
+_PROFILES = Path(__file__).parents[2] / "profiles"
 START_LIMIT_S = 300.0
 _SYSTEM_SOCKET = Path("/run/tokenflow/control.sock")
 END_LIMIT_S = 30.0
@@ -73,7 +75,21 @@ class Rig:
 
     def start(self, *engine_arguments: str) -> None:
         """Brings daemon and engine up on a free port."""
-        result = self.tfctl("start", PROFILE, "--", "--port", "0", *engine_arguments)
+        self._start(PROFILE, *engine_arguments)
+
+    def start_with_profile(self, **sections: dict[str, object]) -> None:
+        """Brings them up under demo-cpu with sections of the profile changed."""
+        profile = tomlkit.parse((_PROFILES / f"{PROFILE}.toml").read_text())
+        profile["name"] = "changed"
+        for name, changes in sections.items():
+            profile.setdefault(name, tomlkit.table()).update(changes)
+        folder = self.folder / "config" / "tokenflow" / "profiles"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "changed.toml").write_text(tomlkit.dumps(profile))
+        self._start("changed")
+
+    def _start(self, profile: str, *engine_arguments: str) -> None:
+        result = self.tfctl("start", profile, "--", "--port", "0", *engine_arguments)
         assert result.returncode == 0, (
             f"tfctl start: {result.returncode}\n{result.stdout}\n{result.stderr}\n{self.log()}"
         )

@@ -57,7 +57,7 @@ def test_what_an_operator_holds_says_so_wherever_it_stands():
 def test_waiting_for_memory_and_outside_the_admitted():
     few = engine_with(slots_free=1, kv_free_tokens=20)
     assert reasons(waiting("w"), engine=few) == [Reason.WAITING_MEMORY]
-    crowd = engine_with(capacity_tok_s=7.0)
+    crowd = engine_with(capacity_tok_s=7.0, slot_count=1)
     found = reasons(running("r", rate_tok_s=6.0), waiting("w"), engine=crowd, carry=OVERLOADED)
     assert found[1] is Reason.OVERLOAD_FCFS
 
@@ -122,7 +122,7 @@ def test_nobody_reads_along():
 
 
 def test_overload_is_in_the_terms():
-    crowd = engine_with(capacity_tok_s=7.0)
+    crowd = engine_with(capacity_tok_s=7.0, slot_count=1)
     found = explained("w", running("r"), waiting("w"), engine=crowd, carry=OVERLOADED)
     assert found.terms["is_overloaded"] is True
     assert found.terms["is_admitted"] is False

@@ -108,9 +108,10 @@ def test_the_paper_falls_back_to_plain_first_come_first_served():
     assert all(stream.ended_s is not None for stream in engine.streams.values())
 
 
-def view_of(*rates, capacity_tok_s=100.0, carry=None, **engine):
+def view_of(*rates, capacity_tok_s=100.0, slot_count=4, carry=None, **engine):
     rows = [RequestView(f"r{i}", rate_tok_s=rate, arrival_s=i, context_tokens=10) for i, rate in enumerate(rates)]
-    return View.from_rows(rows, EngineView(100.0, 4, 0, 1_000, 500, capacity_tok_s=capacity_tok_s, **engine), carry)
+    view = EngineView(100.0, slot_count, 0, 1_000, 500, capacity_tok_s=capacity_tok_s, **engine)
+    return View.from_rows(rows, view, carry)
 
 
 def drive(ratios, step_s=0.1, tunables=None):
@@ -160,9 +161,17 @@ def test_a_claim_beyond_what_one_stream_can_get_does_not_count():
 
 
 def test_the_admitted_are_the_oldest_that_fit():
-    assert admitted(view_of(40.0, 50.0, 10.0, 5.0)).tolist() == [True, True, True, False]
-    assert admitted(view_of(40.0, 70.0, 10.0)).tolist() == [True, False, False]  # nobody passes the second
-    assert admitted(view_of(500.0, 1.0)).tolist() == [True, False]  # the oldest is always in
+    assert admitted(view_of(40.0, 50.0, 10.0, 5.0, slot_count=2)).tolist() == [True, True, True, False]
+    assert admitted(view_of(40.0, 70.0, 10.0, slot_count=1)).tolist() == [True, False, False]  # nobody overtakes
+    assert admitted(view_of(500.0, 1.0, slot_count=1)).tolist() == [True, False]  # the oldest is always in
+
+
+def test_no_slot_stands_empty_for_fast_readers():
+    """Two ask for all of capacity, which two slots of four do not reach: the others run beside them."""
+    fast = view_of(50.0, 50.0, 50.0, 50.0, 50.0, slot_count=4)
+    assert admitted(fast).tolist() == [True, True, True, True, False]
+    big = replace(fast, context_tokens=np.array([400.0, 400.0, 400.0, 10.0, 10.0]))
+    assert admitted(big).tolist() == [True, True, False, False, False]  # side by side means on the device
 
 
 def test_the_admitted_fit_into_both_memories():

@@ -59,6 +59,11 @@ class PacedStream:
         return self._http.rid
 
     @property
+    def ack_token(self) -> str | None:
+        """For other routes of this stream's own, such as its row (docs/http.md); None from a server without acks."""
+        return self._http.ack_token
+
+    @property
     def can_ack(self) -> bool:
         return self._http.ack_token is not None and self._http.rid is not None
 

@@ -64,8 +64,11 @@ def _switch(carry: Carry, tunables: Tunables, ratio: float, elapsed_s: float) ->
 
 
 def admitted(view: View) -> NDArray[np.bool_]:
-    """In overload: the oldest streams whose rates fit capacity and whose KV fits device and host memory together.
+    """In overload: the oldest streams whose rates fit capacity and whose KV fits device and host memory together, and
+    at least as many as can run side by side.
 
+    A few fast readers may ask for all of capacity, which a batch of a few does not reach: slots that stood empty then
+    would make the queue longer for everybody, where plain first come first served would fill them.
     Strictly in order of arrival: the first that does not fit closes the door behind it, so that a large request is
     not overtaken for ever by small ones. The oldest of all is always in, or nobody might be.
     """
@@ -79,7 +82,9 @@ def admitted(view: View) -> NDArray[np.bool_]:
     if order.size:
         rates = np.cumsum(demand_rates(view)[order])
         tokens = np.cumsum(np.fmax(view.context_tokens[order], 0.0))
-        fits = (rates <= capacity_tok_s * (1.0 + 1e-9)) & (tokens <= memory_tokens)
+        can_be_served = (rates <= capacity_tok_s * (1.0 + 1e-9)) & (tokens <= memory_tokens)
+        can_run_at_once = (np.arange(order.size) < view.engine.slot_count) & (tokens <= view.engine.kv_total_tokens)
+        fits = can_be_served | can_run_at_once
         fits[0] = True
         inside[order[np.logical_and.accumulate(fits)]] = True
     return inside

@@ -54,6 +54,7 @@ def _hook_frontend(frontend: Any) -> None:
     from starlette.middleware import Middleware
 
     from tokenflow.sglang.compat import FRONTEND_TARGETS, find_unhooked
+    from tokenflow.sglang.listening import STARTUP_TARGET, ListeningHook
     from tokenflow.sglang.middleware import TokenFlowMiddleware
     from tokenflow.sglang.reader_middleware import ReaderMiddleware
     from tokenflow.sglang.stream_routes import is_access_logged
@@ -64,6 +65,7 @@ def _hook_frontend(frontend: Any) -> None:
     HookRegistry.register(generate.path, hooks.around_generate, HookType.AROUND)
     HookRegistry.register(send_one.path, hooks.before_send_one, HookType.BEFORE)
     HookRegistry.register(send_batch.path, hooks.before_send_batch, HookType.BEFORE)
+    HookRegistry.register(STARTUP_TARGET, ListeningHook(frontend.guard).around_startup, HookType.AROUND)
     http_server.app.add_middleware(TokenFlowMiddleware, frontend=frontend)
     # At the end of the list, so that it is the innermost: see its module.
     http_server.app.user_middleware.append(Middleware(ReaderMiddleware, frontend=frontend))
