@@ -1,4 +1,4 @@
-"""The documents of `tfctl tune`, `pause` and `resume` (the others are in `tokenflow.wire`)."""
+"""The documents of `tfctl tune`, `pause`, `resume`, `abort` and `explain` (the others are in `tokenflow.wire`)."""
 
 from enum import StrEnum
 from typing import Any
@@ -57,3 +57,24 @@ class HoldDocument(Document, kw_only=True):
     rid: str
     is_held: bool
     state: RequestState
+
+
+class AbortDocument(Document, kw_only=True):
+    """POST /v1/requests/{rid}/abort. `state` is that of the moment in which it was asked for."""
+
+    rid: str
+    state: RequestState
+
+
+class ExplainDocument(Document, kw_only=True):
+    """GET /v1/requests/{rid}/explain: the safety condition with every number in it. `rid` is null where numbers were
+    given. Terms that the policy does not know are null."""
+
+    rid: str | None
+    state: str | None
+    reason: str | None
+    runway_s: float | None
+    required_runway_s: float | None
+    required_tokens: int | None
+    preemptible: bool
+    terms: dict[str, Any]

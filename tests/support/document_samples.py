@@ -1,9 +1,10 @@
 """Documents as a daemon would send them, in every state of the engine, with nothing in them that changes."""
 
 from tokenflow.events import EventKind, EventRow
+from tokenflow.policy.explanation import explain_numbers
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
 from tokenflow.policy.tunables import Tunables, plain, specs
-from tokenflow.tuning import Origin, TunableRow, TunablesDocument
+from tokenflow.tuning import ExplainDocument, Origin, TunableRow, TunablesDocument
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -173,3 +174,20 @@ def event_rows() -> list[EventRow]:
         EventRow(sequence=number, at=STAMP, kind=kind, rid=rid, reason=reason, who=who, terms=terms)
         for number, (kind, rid, reason, who, terms) in enumerate(parts, 1)
     ]
+
+
+def explain_document() -> ExplainDocument:
+    """Of the first row: its reader is dry, so it may not be paused."""
+    found = explain_numbers(0, 12.5, evict_s=0.08, load_s=0.22, schedule_s=0.02, safety_factor=1.5)
+    return fixed(
+        ExplainDocument(
+            rid="tf-00000000000000a1",
+            state="running",
+            reason="running_starving",
+            runway_s=found.runway_s,
+            required_runway_s=found.required_runway_s,
+            required_tokens=found.required_tokens,
+            preemptible=found.preemptible,
+            terms=found.terms,
+        )
+    )

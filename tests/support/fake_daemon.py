@@ -9,7 +9,16 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
-from document_samples import ALIVE, STAMP, event_rows, fixed, request_rows, status_document, tunables_document
+from document_samples import (
+    ALIVE,
+    STAMP,
+    event_rows,
+    explain_document,
+    fixed,
+    request_rows,
+    status_document,
+    tunables_document,
+)
 
 from tokenflow.errors import (
     ConflictError,
@@ -23,7 +32,7 @@ from tokenflow.errors import (
 )
 from tokenflow.policy.states import Mode, RequestState
 from tokenflow.policy.tunables import Tunables, check
-from tokenflow.tuning import HoldDocument, TunablesDocument, TuneRequest
+from tokenflow.tuning import AbortDocument, HoldDocument, TunablesDocument, TuneRequest
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -56,6 +65,7 @@ class FakeDaemon:
         self.operation_steps = [("loading weights", 0.4), ("warming up", 0.9)]
         self.seen: list[tuple[str, str, bytes]] = []
         self.watch_count = 3
+        self.lacks: set[str] = set()  # ends of paths that this daemon, being older, does not know
         self._operations: dict[str, tuple[OperationDocument, list[tuple[str, float]], EngineState]] = {}
         self._server = _Server(str(path), self)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -165,6 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = _answer
 
     def _route(self, fake: FakeDaemon, path: str, query: dict[str, str], body: bytes) -> None:
+        if any(path.endswith(end) for end in fake.lacks):
+            self.send_error(404)
+            return
         match self.command, path:
             case "GET", "/v1/status":
                 self._send_or_watch(query, fake.status)
@@ -187,7 +200,11 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", "/v1/requests/tf-00000000000000a1/pause" | "/v1/requests/tf-00000000000000a1/resume":
                 rid, _, action = path.removeprefix("/v1/requests/").partition("/")
                 self._send(fixed(HoldDocument(rid=rid, is_held=action == "pause", state=RequestState.RUNNING)))
-            case "POST", _ if path.startswith("/v1/requests/"):
+            case "POST", "/v1/requests/tf-00000000000000a1/abort":
+                self._send(fixed(AbortDocument(rid="tf-00000000000000a1", state=RequestState.RUNNING)))
+            case "GET", "/v1/requests/tf-00000000000000a1/explain":
+                self._send(explain_document())
+            case _, _ if path.startswith("/v1/requests/"):
                 raise NotFoundError("there is no such request in the engine", hint="tfctl ps")
             case "GET", "/v1/events":
                 rows = [row for row in event_rows() if row.kind in query.get("kind", row.kind).split(",")]

@@ -83,16 +83,3 @@ class TopDocument(Document, kw_only=True):
 
     status: StatusDocument
     requests: RequestsDocument
-
-
-class ExplainDocument(Document, kw_only=True):
-    """`tfctl explain --json`: the safety condition with every number in it. `rid` is null where numbers were given."""
-
-    rid: str | None
-    state: str | None
-    reason: str | None
-    runway_s: float | None
-    required_runway_s: float | None
-    required_tokens: int | None
-    preemptible: bool
-    terms: dict[str, Any]

@@ -1,94 +1,327 @@
-"""The live view: header, request table, keys."""
+"""The live view: how its parts lie on the screen, and what its keys do."""
 
+import signal
 import threading
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer, Static
+from textual.containers import Container, Horizontal, VerticalScroll
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widgets import Footer, Input
 
-from tfctl.output import Look, Role
-from tokenflow_tui.feed import Feed, Snapshot
-from tokenflow_tui.header import header_lines
-from tokenflow_tui.help import HelpScreen
-from tokenflow_tui.strips import STYLES, line_text
+from tfctl import formats
+from tfctl.output import Look
+from tokenflow.policy.states import RequestState
+from tokenflow.wire import RequestRow
+from tokenflow_tui import shot
+from tokenflow_tui.ask import AskScreen
+from tokenflow_tui.feed import Feed
+from tokenflow_tui.filter_bar import FilterBar
+from tokenflow_tui.hand import OperatorHand, Outcome
+from tokenflow_tui.help import HelpScreen, key_text
+from tokenflow_tui.layout import BESIDE_CELLS, CSS, LOW_LINES, TALL_LINES, WIDE_CELLS
+from tokenflow_tui.moment import Moment, Packed, pack
+from tokenflow_tui.palette import DEFAULT_THEME, THEMES, styles_of
+from tokenflow_tui.panel import Panel
+from tokenflow_tui.scene import Scene
 from tokenflow_tui.table import RequestTable
 
 REFRESH_S = 0.5
+STEP_S, LEAP_S = 5.0, 60.0
+TERMINATED = 128 + signal.SIGTERM
 
 
 class LiveView(App[None]):
     """Shows the daemon at `path`, twice a second."""
 
     TITLE = "tfctl top"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
         Binding("question_mark", "help", "help", key_display="?"),
-        Binding("space", "freeze", "freeze"),
+        Binding("slash", "filter", "filter", key_display="/", tooltip="show requests that match only"),
+        Binding("space", "freeze", "freeze", tooltip="the view stands still, reading goes on; again: live"),
+        Binding("enter", "detail", "detail", tooltip="all of the request under the cursor"),
+        Binding("p", "hold", "pause", tooltip="pause the request, or let it go on"),
+        Binding("x", "abort", "abort", tooltip="end the request"),
+        Binding("y", "copy", "copy the id", show=False),
+        Binding("a", "ended", "also those that have ended", show=False),
+        Binding("left_square_bracket", f"step({-STEP_S})", "back", key_display="[", tooltip="5 s back in time"),
+        Binding("right_square_bracket", f"step({STEP_S})", "forth", key_display="]", tooltip="5 s forth"),
+        Binding("left_curly_bracket", f"step({-LEAP_S})", "a minute back", show=False),
+        Binding("right_curly_bracket", f"step({LEAP_S})", "a minute forth", show=False),
+        Binding("1", "show_or_hide('trends')", "show or hide the trends", show=False),
+        Binding("2", "show_or_hide('transfers')", "show or hide the transfers", show=False),
+        Binding("3", "show_or_hide('gpus')", "show or hide the GPUs", show=False),
+        Binding("S", "shot", "save an SVG screenshot", show=False),
+        Binding("escape", "go_back", "close, clear the filter, go back to live", show=False),
     ]
-    CSS = """
-    #header { height: auto; padding: 0 0 1 0; text-wrap: nowrap; text-overflow: ellipsis; }
-    RequestTable { height: 1fr; background: $background; }
-    """
+    CSS = CSS
 
-    def __init__(self, path: Path, *, explicit: Path | None = None, use_ascii: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        explicit: Path | None = None,
+        use_ascii: bool = False,
+        is_readonly: bool = False,
+        theme: str | None = None,
+    ) -> None:
         super().__init__()
+        self.animation_level = "none"
+        for own in THEMES:
+            self.register_theme(own)
+        self.theme = theme or DEFAULT_THEME
         self._look = Look(unicode=not use_ascii)
+        self._is_readonly = is_readonly
         self._feed = Feed(path, explicit=explicit)
+        self._hand = OperatorHand(path, explicit)
         self._ended = threading.Event()
-        self._latest = Snapshot()
-        self.is_frozen = False
+        self._hidden: set[str] = set()
+        self.scene = Scene(self._look)
 
     def compose(self) -> ComposeResult:
-        yield Static(id="header", markup=False)
-        yield RequestTable(self._look)
-        yield Footer()
+        scene = self.scene
+        yield Panel("header", lambda width, height: scene.header(width))
+        with Container(id="panels"):
+            yield Panel("trends", scene.trends)
+            yield Panel("transfers", scene.transfers)
+            yield Panel("gpus", scene.gpus)
+        with Horizontal(id="body"):
+            yield RequestTable(self._look)
+            with VerticalScroll(id="side", can_focus=False):
+                yield Panel("detail", lambda width, height: scene.detail(width))
+        yield Panel("bar", lambda width, height: scene.bar(width))
+        yield FilterBar()
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        self.query_one(RequestTable).focus()
+        self.screen.set_class(not self._look.unicode, "ascii")
+        self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
+        self._restyle()
+        self._table.focus()
+        self.set_interval(1.0, self._tick)
+        self._catch_signals()
         self._poll()
 
     def on_unmount(self) -> None:
         self._ended.set()
 
+    @property
+    def _table(self) -> RequestTable:
+        return self.screen_stack[0].query_one(RequestTable)
+
+    def _catch_signals(self) -> None:
+        """A terminal must be left as it was found, also by `kill` and by a connection that is lost."""
+        if threading.current_thread() is not threading.main_thread() or self._loop is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self._terminate, number)
+
+    def _terminate(self, number: int) -> None:
+        self._ended.set()
+        self.exit(return_code=128 + number)
+
     @work(thread=True, exclusive=True)
     def _poll(self) -> None:
         while not self._ended.is_set():
-            snapshot = self._feed.read()
+            moment = self._feed.read()
+            packed = None if moment.trouble is not None else pack(moment)
             if self._ended.is_set():
                 return
-            self.call_from_thread(self.take, snapshot)
+            self.call_from_thread(self.take, moment, packed)
             self._ended.wait(REFRESH_S)
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Shows a snapshot; while frozen it is only kept. After a loss the last rows stay, and the loss is told."""
-        if snapshot.trouble is not None:
-            snapshot = Snapshot(self._latest.status, self._latest.requests, snapshot.trouble)
-        self._latest = snapshot
-        if not self.is_frozen:
-            self._show(snapshot)
+    def take(self, moment: Moment, packed: Packed | None = None) -> None:
+        """Keeps a moment, and shows it unless the view stands elsewhere in time. A loss is told at once."""
+        is_shown = self.scene.take(moment, packed)
+        if is_shown:
+            self.renew()
+        else:
+            self._renew_panels("header", "bar")
 
-    def _show(self, snapshot: Snapshot) -> None:
-        lines = (
-            [] if snapshot.status is None else [line_text(line) for line in header_lines(snapshot.status, self._look)]
-        )
-        if snapshot.trouble is not None:
-            lines.append(Text(snapshot.trouble, STYLES[Role.BAD]))
-        if self.is_frozen:
-            lines.append(Text("FROZEN: space goes on", STYLES[Role.WARN]))
-        self.query_one("#header", Static).update(Text("\n").join(lines))
-        if snapshot.requests is not None:
-            self.query_one(RequestTable).set_rows(snapshot.requests.requests)
+    def renew(self) -> None:
+        """Draws the moment at which the view stands."""
+        table = self._table
+        rows = self.scene.rows
+        if rows is not None:
+            table.set_rows(rows)
+        self._choose()
+        self.screen_stack[0].query_one("#panels").set_class(self.scene.has_gpus and "gpus" not in self._hidden, "gpus")
+        self._renew_panels("header", "trends", "transfers", "gpus", "detail", "bar")
+
+    def _renew_panels(self, *names: str) -> None:
+        for name in names:
+            panel = self.screen_stack[0].query_one(f"#{name}", Panel)
+            if panel.display:
+                panel.renew()
+
+    def _choose(self) -> None:
+        """The scene is told what the table knows: whose detail is wanted, and what is filtered."""
+        table, is_open = self._table, self.screen_stack[0].has_class("detail")
+        self.scene.chosen_rid = table.cursor_rid
+        self.scene.filtered = (table.wanted, table.shown_count, table.row_count) if table.wanted else None
+        self._feed.wish.explained_rid = table.cursor_rid if is_open else None
+
+    def _tick(self) -> None:
+        if self.scene.has_trouble:
+            self._renew_panels("header")
+
+    def _restyle(self) -> None:
+        styles = styles_of(self.theme_variables)
+        for panel in self.screen_stack[0].query(Panel):
+            panel.styles_in_use = styles
+            panel.renew()
+        self._table.restyle(styles)
+
+    def on_resize(self, event: Resize) -> None:
+        screen = self.screen_stack[0]
+        screen.set_class(event.size.width >= WIDE_CELLS, "wide")
+        screen.set_class(event.size.height >= TALL_LINES, "tall")
+        screen.set_class(event.size.height < LOW_LINES, "low")
+        screen.set_class(event.size.width >= BESIDE_CELLS, "beside")
+
+    # Keys --------------------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Read-only: the keys that change something are not there."""
+        return not (self._is_readonly and action in ("hold", "abort"))
 
     def action_freeze(self) -> None:
         """The view stands still; reading the daemon goes on."""
-        self.is_frozen = not self.is_frozen
-        self._show(self._latest)
+        clock = self.scene.clock
+        if clock.is_live:
+            clock.freeze()
+        else:
+            clock.follow()
+        self._jump()
+
+    def action_step(self, by_s: float) -> None:
+        self.scene.clock.step(by_s)
+        self._jump()
+
+    def _jump(self) -> None:
+        self.scene.jump()
+        self.renew()
+
+    def action_filter(self) -> None:
+        self.query_one(FilterBar).open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "filter":
+            self._table.set_filter(event.value)
+            self._choose()
+            self._renew_panels("bar")
+
+    def on_filter_bar_closed(self) -> None:
+        self._table.focus()
+
+    def action_go_back(self) -> None:
+        """One thing at a time: the detail, the filter, the past."""
+        table = self._table
+        if self.screen.has_class("detail"):
+            self.action_detail()
+        elif table.wanted:
+            self.query_one(FilterBar).value = ""
+        elif not self.scene.clock.is_live:
+            self.scene.clock.follow()
+            self._jump()
+
+    def action_detail(self) -> None:
+        self.screen.toggle_class("detail")
+        self._choose()
+        self.call_after_refresh(self._renew_panels, "detail")
+
+    def on_request_table_opened(self) -> None:
+        self.action_detail()
+
+    def on_request_table_cursor_moved(self) -> None:
+        self._choose()
+        if self.screen.has_class("detail"):
+            self._renew_panels("detail")
+
+    def action_show_or_hide(self, name: str) -> None:
+        panel = self.query_one(f"#{name}")
+        panel.display = not panel.display
+        self._hidden ^= {name}
+        self.call_after_refresh(self.renew)
+
+    def action_ended(self) -> None:
+        wish = self._feed.wish
+        wish.with_ended = not wish.with_ended
+        self.notify("requests that have ended are shown" if wish.with_ended else "live requests only", timeout=2)
+
+    def action_copy(self) -> None:
+        rid = self._table.cursor_rid
+        if rid is not None:
+            self.copy_to_clipboard(rid)
+            self.notify(f"copied {rid}", timeout=2)
+
+    def action_shot(self) -> None:
+        try:
+            path = shot.save(self.export_screenshot(), Path.cwd())
+        except OSError as error:
+            self.notify(f"no screenshot: {error.strerror}: {Path.cwd()}", severity="error")
+        else:
+            self.notify(f"wrote {path}", markup=False)
+
+    def action_hold(self) -> None:
+        if (row := self._acted_on()) is not None:
+            self._act(self._hand.hold_or_let_go, row)
+
+    def action_abort(self) -> None:
+        row = self._acted_on()
+        if row is None:
+            return
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self._act(self._hand.abort, row)
+
+        question = f"End {row.rid} ({row.state}, {row.generated_tokens} tokens made)?\nIts client gets what was made."
+        self.push_screen(AskScreen(question, is_ascii=not self._look.unicode), answered)
+
+    def _acted_on(self) -> RequestRow | None:
+        """The request under the cursor: never one of the past."""
+        if not self.scene.clock.is_live:
+            self.notify("the view is not live: space or Esc goes back, then again", severity="warning")
+            return None
+        row = self._table.cursor_row
+        return row if row is not None and row.state.is_live else None
+
+    @work(thread=True)
+    def _act(self, act: Callable[[RequestRow], Outcome], row: RequestRow) -> None:
+        self.call_from_thread(self._tell, act(row))
+
+    def _tell(self, outcome: Outcome) -> None:
+        text = outcome.text + (f"\n{outcome.hint}" if outcome.hint else "")
+        self.notify(text, severity="information" if outcome.is_done else "error", timeout=6, markup=False)
 
     def action_help(self) -> None:
-        bindings = [binding for binding in (*self.BINDINGS, *RequestTable.BINDINGS) if isinstance(binding, Binding)]
-        self.push_screen(HelpScreen(bindings))
+        glyphs = [f"{formats.request_glyph(state, unicode=self._look.unicode)} {state}" for state in RequestState]
+        shown = self._allowed((*self.BINDINGS, *RequestTable.BINDINGS))
+        self.push_screen(HelpScreen(shown, glyphs, is_ascii=not self._look.unicode))
+
+    def _allowed(self, bindings: Iterable[BindingType]) -> list[Binding]:
+        return [
+            binding
+            for binding in bindings
+            if isinstance(binding, Binding) and self.check_action(binding.action.partition("(")[0], ())
+        ]
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: Textual's own (themes, keys), and every key of ours."""
+        yield from super().get_system_commands(screen)
+        for binding in self._allowed(self.BINDINGS):
+            title = (binding.tooltip or binding.description).capitalize()
+            yield SystemCommand(title, f"key {key_text(binding.key)}", self._runner(binding.action))
+
+    def _runner(self, action: str) -> Callable[[], Awaitable[None]]:
+        async def carry_out() -> None:
+            await self.run_action(action)
+
+        return carry_out

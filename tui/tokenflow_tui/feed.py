@@ -1,20 +1,29 @@
 """Reads the daemon for the live view, and finds it again when it has gone."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
 
 from tfctl.client import Client, find_socket
-from tokenflow.errors import BadAnswerError, DaemonUnreachableError, TokenFlowError
+from tokenflow.errors import BadAnswerError, DaemonUnreachableError, NotFoundError, TimedOutError, TokenFlowError
+from tokenflow.events import EventRow
+from tokenflow.tuning import ExplainDocument
 from tokenflow.wire import RequestsDocument, StatusDocument
+from tokenflow_tui.moment import Moment
+
+_EVENT_COUNT = 256  # looked at each time; what is more than that between two looks is not shown
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What one look at the daemon gave. `trouble` says why there are no documents."""
+@dataclass(slots=True)
+class Wish:
+    """What is to be read beyond status and live requests. Written by the view, read by the feed's thread."""
 
-    status: StatusDocument | None = None
-    requests: RequestsDocument | None = None
-    trouble: str | None = None
+    explained_rid: str | None = None
+    with_ended: bool = False
 
 
 class Feed:
@@ -24,23 +33,83 @@ class Feed:
         self._explicit = explicit
         self._timeout_s = timeout_s
         self._client: Client | None = Client(path, timeout_s)
+        self._seen_sequence: int | None = None
+        self._daemon_pid: int | None = None
+        self._lacks: set[str] = set()  # what this daemon does not know, being older
+        self.wish = Wish()
 
-    def read(self) -> Snapshot:
-        """Status and requests of now. Never raises what a daemon or its absence can cause."""
+    def read(self) -> Moment:
+        """All of now. Never raises what a daemon or its absence can cause."""
         try:
-            if self._client is None:
-                path = find_socket(self._explicit)
-                if path is None:
-                    return Snapshot(trouble="daemon gone, trying again")
-                self._client = Client(path, self._timeout_s)
-            return Snapshot(
-                status=self._client.get("/v1/status", StatusDocument),
-                requests=self._client.get("/v1/requests", RequestsDocument),
-            )
+            client = self._client or self._found()
+            if client is None:
+                return _trouble("daemon gone, trying again")
+            return self._look(client)
         except BadAnswerError as error:
-            return Snapshot(trouble=error.message)
+            return _trouble(error.message)
         except DaemonUnreachableError:
             self._client = None
-            return Snapshot(trouble="daemon gone, trying again")
+            return _trouble("daemon gone, trying again")
+        except TimedOutError:
+            return _trouble(f"the daemon has not answered within {self._timeout_s:g} s, trying again")
         except TokenFlowError as error:
-            return Snapshot(trouble=error.message)
+            return _trouble(error.message)
+
+    def _found(self) -> Client | None:
+        path = find_socket(self._explicit)
+        if path is not None:
+            self._client = Client(path, self._timeout_s)
+        return self._client
+
+    def _look(self, client: Client) -> Moment:
+        status = client.get("/v1/status", StatusDocument)
+        if status.daemon is not None and status.daemon.pid != self._daemon_pid:
+            self._daemon_pid = status.daemon.pid
+            self._seen_sequence = None
+            self._lacks.clear()
+        query = {"all": 1} if self.wish.with_ended else {}
+        moment = Moment(at_s=time.time(), status=status, requests=client.get("/v1/requests", RequestsDocument, query))
+        if client.is_other_version:
+            moment.daemon_version = client.daemon_version
+        moment.events = self._if_known("events", lambda: self._new_events(client)) or []
+        rid = self.wish.explained_rid
+        if rid is not None:
+            moment.explained = self._explained(client, rid)
+        return moment
+
+    def _new_events(self, client: Client) -> list[EventRow]:
+        """Those since the last look. At the first look: the last ones, for the timelines' sake."""
+        rows = list(client.stream("/v1/events", EventRow, {"n": _EVENT_COUNT}, silence_s=self._timeout_s))
+        seen = self._seen_sequence or 0
+        if rows:
+            self._seen_sequence = rows[-1].sequence
+        return [row for row in rows if row.sequence > seen]
+
+    def _explained(self, client: Client, rid: str) -> ExplainDocument | None:
+        """None for a request that has ended, and where the daemon cannot explain."""
+        if "explain" in self._lacks:
+            return None
+        try:
+            return client.get(f"/v1/requests/{quote(rid, safe='')}/explain", ExplainDocument)
+        except (NotFoundError, BadAnswerError) as error:
+            if isinstance(error, BadAnswerError) or "/explain" in error.message:  # it is the route that is not found
+                self._lacks.add("explain")
+            return None
+        except (DaemonUnreachableError, TimedOutError):
+            raise
+        except TokenFlowError:
+            return None
+
+    def _if_known(self, name: str, read: Callable[[], _T]) -> _T | None:
+        """None from then on where the daemon does not know what is asked for."""
+        if name in self._lacks:
+            return None
+        try:
+            return read()
+        except (NotFoundError, BadAnswerError):
+            self._lacks.add(name)
+            return None
+
+
+def _trouble(text: str) -> Moment:
+    return Moment(at_s=time.time(), trouble=text)

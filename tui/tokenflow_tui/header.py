@@ -5,27 +5,46 @@ from tfctl.output import Look, Role
 from tfctl.views.cells import Cell
 from tfctl.views.status import demand_text, engine_role
 from tokenflow.policy.states import Mode
-from tokenflow.wire import Capacity, StatusDocument
+from tokenflow.wire import Capacity, EngineState, StatusDocument
 
 _BAR_CELLS = 12
 _MODE_ROLES = {Mode.OBSERVE: Role.PLAIN, Mode.ENFORCE: Role.GOOD, Mode.OFF: Role.FAINT}
+_SLOW_STEP = (EngineState.BUSY, EngineState.WEDGED)
 
 
-def header_lines(status: StatusDocument, look: Look) -> list[list[Cell]]:
-    """Two lines, and one for each alarm."""
+def header_lines(status: StatusDocument, look: Look, alarm_limit: int | None = None) -> list[list[Cell]]:
+    """Two lines, and one for each alarm, `alarm_limit` of them at most."""
+    lines = [_engine_line(status, look), _load_line(status, look)]
+    mark = "▲" if look.unicode else "!"
+    shown = status.alarms if alarm_limit is None else status.alarms[:alarm_limit]
+    for alarm in shown:
+        cells = [Cell(f"{mark} {alarm.message}", Role.WARN)]
+        if alarm.hint and alarm_limit is not None:
+            cells.append(Cell(alarm.hint, Role.FAINT))
+        lines.append(cells)
+    if len(shown) < len(status.alarms):
+        lines.append([Cell(f"{mark} and {len(status.alarms) - len(shown)} more alarms: tfctl status", Role.WARN)])
+    return lines
+
+
+def _engine_line(status: StatusDocument, look: Look) -> list[Cell]:
     engine, policy = status.engine, status.policy
     glyph = formats.engine_glyph(engine.state, unicode=look.unicode)
-    first = [Cell(f"{glyph} {engine.state}", engine_role(engine.state))]
-    first += [Cell(text, Role.STRONG) for text in (engine.model,) if text]
-    first += [Cell(text) for text in (engine.profile, engine.reason or engine.progress) if text]
+    line = [Cell(f"{glyph} {engine.state}", engine_role(engine.state))]
+    line += [Cell(text, Role.STRONG) for text in (engine.model,) if text]
+    line += [Cell(text) for text in (engine.profile, engine.reason or engine.progress) if text]
+    if engine.progress_ratio is not None:
+        bar = formats.bar(engine.progress_ratio, _BAR_CELLS, unicode=look.unicode)
+        line.append(Cell(f"{bar} {formats.percent(engine.progress_ratio)}"))
     if policy.mode is not None:
-        first.append(Cell(f"mode {policy.mode}", _MODE_ROLES[policy.mode]))
+        line.append(Cell(f"mode {policy.mode}", _MODE_ROLES[policy.mode]))
     if policy.overload:
-        first.append(Cell("OVERLOAD", Role.BAD))
-    lines = [first, _load_line(status, look)]
-    mark = "▲" if look.unicode else "!"
-    lines += [[Cell(f"{mark} {alarm.message}", Role.WARN)] for alarm in status.alarms]
-    return lines
+        line.append(Cell("OVERLOAD", Role.BAD))
+    if engine.adopted:
+        line.append(Cell("adopted", Role.FAINT))
+    if engine.state in _SLOW_STEP and engine.step_age_s is not None:
+        line.append(Cell(f"in one step for {formats.seconds(engine.step_age_s)}", Role.WARN))
+    return line
 
 
 def _load_line(status: StatusDocument, look: Look) -> list[Cell]:
@@ -34,7 +53,10 @@ def _load_line(status: StatusDocument, look: Look) -> list[Cell]:
     used_ratio = _used_ratio(capacity)
     if used_ratio is not None:
         role = Role.GOOD if used_ratio < 0.9 else Role.WARN if used_ratio <= 1.0 else Role.BAD
-        line.append(Cell(formats.bar(used_ratio, _BAR_CELLS, unicode=look.unicode), role))
+        bar = formats.bar(used_ratio, _BAR_CELLS, unicode=look.unicode)
+        line.append(Cell(f"{bar} {formats.percent(used_ratio)}", role))
+    if capacity.saturation_forecast_s is not None:
+        line.append(Cell(f"full in {formats.seconds(capacity.saturation_forecast_s)}", Role.WARN))
     line.append(
         Cell(
             f"{capacity.running_count} running {capacity.waiting_count} waiting {capacity.preempted_count} preempted",

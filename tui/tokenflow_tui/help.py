@@ -1,12 +1,28 @@
 """The help screen, made from the bindings themselves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+_NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "escape": "Esc",
+    "enter": "Enter",
+}
 
 
 class HelpScreen(ModalScreen[None]):
@@ -15,22 +31,26 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "close")]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
-    HelpScreen > Static { width: auto; height: auto; padding: 1 3; border: round $primary; background: $surface; }
+    HelpScreen > VerticalScroll { width: auto; max-width: 100%; height: auto; max-height: 100%;
+                                  padding: 0 3; border: round $primary; background: $surface; }
+    HelpScreen Static { width: auto; }
+    HelpScreen.ascii > VerticalScroll { border: ascii $primary; }
     """
 
-    def __init__(self, bindings: Iterable[Binding]) -> None:
-        super().__init__()
-        self._bindings_shown = list(bindings)
+    def __init__(self, bindings: Iterable[Binding], glyphs: Sequence[str], *, is_ascii: bool) -> None:
+        super().__init__(classes="ascii" if is_ascii else "")
+        self._text = help_text(bindings) + "\n\n" + "\n".join(glyphs)
 
     def compose(self) -> ComposeResult:
-        yield Static(help_text(self._bindings_shown), markup=False)
+        with VerticalScroll():
+            yield Static(self._text, markup=False)
 
 
 def help_text(bindings: Iterable[Binding]) -> str:
     """One line a binding: keys, then what they do."""
-    names = {"question_mark": "?", "pageup": "PgUp", "pagedown": "PgDn"}
-    lines = []
-    for binding in bindings:
-        keys = " ".join(names.get(key, key) for key in binding.key.split(","))
-        lines.append(f"{keys:<10} {binding.description}")
-    return "\n".join(lines)
+    return "\n".join(f"{key_text(binding.key):<12} {binding.tooltip or binding.description}" for binding in bindings)
+
+
+def key_text(keys: str) -> str:
+    """`up,k` → `up k`; punctuation by its sign."""
+    return " ".join(_NAMES.get(key, key) for key in keys.split(","))

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from tfctl.documents import ExplainDocument
 from tfctl.formats import seconds
 from tfctl.options import Command
 from tfctl.output import Role, write_json, write_line
@@ -14,6 +13,7 @@ from tokenflow.errors import UnsupportedError, UsageError
 from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflow.policy.explanation import Explanation, explain_numbers
 from tokenflow.policy.tunables import Tunables
+from tokenflow.tuning import ExplainDocument
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _DEFAULTS = Tunables()

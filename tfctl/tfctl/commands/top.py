@@ -19,11 +19,19 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def top(
     ctx: typer.Context,
     once: Annotated[bool, typer.Option("--once", show_default=False, help="Print one frame and exit.")] = False,
+    readonly: Annotated[
+        bool, typer.Option("--readonly", show_default=False, help="Without the keys that change anything.")
+    ] = False,
     use_ascii: Annotated[bool, typer.Option("--ascii", show_default=False, help="No Unicode glyphs.")] = False,
+    theme: Annotated[
+        str | None, typer.Option("--theme", metavar="NAME", show_default=False, help="Colours; see above.")
+    ] = None,
 ) -> None:
     """Watch requests live.
 
-    Keys: q quits, ? helps, space freezes the view while the engine goes on.
+    Keys: q quits, ? lists all keys, / filters, Enter shows one request with the policy's terms, space freezes the view
+    while the engine goes on, [ and ] go back and forth in time. Themes: textual-dark, textual-light, colour-blind,
+    high-contrast and others; Ctrl-P changes them.
     """
     session = Session(ctx)
     if once:
@@ -35,7 +43,10 @@ def top(
         raise UsageError("the live view needs a terminal", hint="tfctl top --once")
     path = session.client().path
     try:
+        from textual.theme import BUILTIN_THEMES
+
         from tokenflow_tui.app import LiveView
+        from tokenflow_tui.palette import THEMES
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "textual":
             raise
@@ -43,7 +54,13 @@ def top(
             "the live view's package (textual) is not installed here",
             hint=f"install it: {sys.executable} -m pip install 'tokenflow-serving[tui]'; or: tfctl top --once",
         ) from None
-    LiveView(path, explicit=session.options.socket, use_ascii=use_ascii).run()
+    known = sorted({*(own.name for own in THEMES), *BUILTIN_THEMES})
+    if theme is not None and theme not in known:
+        raise UsageError(f"there is no theme {theme!r}; there are: {', '.join(known)}", hint="tfctl top", field="theme")
+    view = LiveView(path, explicit=session.options.socket, use_ascii=use_ascii, is_readonly=readonly, theme=theme)
+    view.run()
+    if view.return_code:
+        raise typer.Exit(view.return_code)
 
 
 def _print_frame(session: Session, *, use_ascii: bool) -> None:

@@ -1,7 +1,7 @@
 """Pieces of text with a meaning: what the plain output and the live view are both made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfctl.output import Look, Role
 
@@ -10,6 +10,7 @@ from tfctl.output import Look, Role
 class Cell:
     text: str
     role: Role = Role.PLAIN
+    is_joined: bool = False  # no gap before it
 
 
 def pad(text: str, width: int, *, is_right: bool) -> str:
@@ -22,5 +23,8 @@ def paint_line(cells: Sequence[Cell], look: Look, *, gap: str) -> str:
     while kept and not kept[-1].text.strip():
         kept.pop()
     if kept:
-        kept[-1] = Cell(kept[-1].text.rstrip(), kept[-1].role)
-    return gap.join(look.paint(cell.text, cell.role) for cell in kept)
+        kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip())
+    return "".join(
+        (gap if index and not cell.is_joined else "") + look.paint(cell.text, cell.role)
+        for index, cell in enumerate(kept)
+    )

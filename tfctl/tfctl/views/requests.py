@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tfctl import formats
 from tfctl.output import Look, Role
 from tfctl.views.cells import Cell, pad, paint_line
-from tokenflow.policy.states import RequestState
+from tokenflow.policy.states import Reason, RequestState
 from tokenflow.wire import RequestRow
 
 BAR_CELLS = 8
@@ -17,12 +17,14 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`keep` 0 is never dropped; where the width is short, the highest goes first."""
+    """`keep` 0 is never dropped; where the width is short, the highest goes first. `attribute` is what it sorts by."""
 
     title: str
+    attribute: str
     is_right: bool
     keep: int
     cell: Callable[[RequestRow, Look], Cell]
+    least_width: int = 0  # for a table that is drawn again and again: its columns must not jump
 
 
 def runway_role(row: RequestRow) -> Role:
@@ -39,8 +41,19 @@ def _runway(row: RequestRow, look: Look) -> Cell:
     text = formats.seconds(row.runway_s, unicode=look.unicode).rjust(6)
     if row.runway_s is None or not row.state.is_live:
         return Cell(text + " " + " " * BAR_CELLS, Role.FAINT)
-    bar = formats.bar(row.runway_s / BAR_FULL_S, BAR_CELLS, unicode=look.unicode)
-    return Cell(f"{text} {bar}", runway_role(row))
+    return Cell(f"{text} {runway_bar(row, BAR_CELLS, look)}", runway_role(row))
+
+
+def runway_bar(row: RequestRow, width: int, look: Look) -> str:
+    """Ten seconds fill it. Where the runway is too short for a pause a mark shows how much that would take."""
+    runway_s, required_s = row.runway_s or 0.0, row.required_runway_s
+    bar = formats.bar(runway_s / BAR_FULL_S, width, unicode=look.unicode)
+    if required_s is None or runway_s >= required_s or row.state is not RequestState.RUNNING:
+        return bar
+    at = min(int(required_s / BAR_FULL_S * width), width - 1)
+    if at <= int(min(runway_s / BAR_FULL_S, 1.0) * width) and bar[at] not in "·.":
+        return bar
+    return bar[:at] + ("┊" if look.unicode else "|") + bar[at + 1 :]
 
 
 _STATE_ROLES = {
@@ -76,17 +89,43 @@ def _stalls(row: RequestRow, look: Look) -> Cell:
     return Cell(f"{row.stall_count}, {formats.seconds(row.stall_s, unicode=look.unicode)}", Role.WARN)
 
 
+def _required(row: RequestRow, look: Look) -> Cell:
+    if row.required_runway_s is None or row.state is not RequestState.RUNNING:
+        return Cell(formats.dash(unicode=look.unicode), Role.FAINT)
+    mark = "✓" if look.unicode else "+"
+    text = formats.seconds(row.required_runway_s, unicode=look.unicode)
+    return Cell(f"{text} {mark if row.preemptible else ' '}")
+
+
+def _kv(row: RequestRow, look: Look) -> Cell:
+    if row.kv_device_tokens is None and row.kv_host_tokens is None:
+        return Cell(formats.dash(unicode=look.unicode), Role.FAINT)
+    return Cell(f"{row.kv_device_tokens or 0}+{row.kv_host_tokens or 0}")
+
+
+def _pauses(row: RequestRow, look: Look) -> Cell:
+    return Cell(str(row.preemption_count), Role.FAINT if row.preemption_count == 0 else Role.PLAIN)
+
+
+def _reason(row: RequestRow, look: Look) -> Cell:
+    return Cell(row.reason or formats.dash(unicode=look.unicode), Role.PLAIN if row.reason else Role.FAINT)
+
+
 COLUMNS: tuple[Column, ...] = (
-    Column("RID", False, 0, lambda row, look: Cell(row.rid, Role.STRONG)),
-    Column("STATE", False, 0, _state),
-    Column("CLASS", False, 6, lambda row, look: Cell(row.class_)),
-    Column("TOK/S FROM", True, 1, _rate),
-    Column("UNREAD", True, 3, _unread),
-    Column("RUNWAY", False, 0, _runway),
-    Column("TTFT", True, 4, lambda row, look: Cell(formats.seconds(row.ttft_s, unicode=look.unicode))),
-    Column("STALLS", True, 1, _stalls),
-    Column("TOKENS", True, 2, lambda row, look: Cell(str(row.generated_tokens))),
-    Column("AGE", True, 5, lambda row, look: Cell(formats.seconds(row.age_s, unicode=look.unicode))),
+    Column("RID", "rid", False, 0, lambda row, look: Cell(row.rid, Role.STRONG)),
+    Column("STATE", "state", False, 0, _state, 12),
+    Column("CLASS", "class_", False, 11, lambda row, look: Cell(row.class_), 9),
+    Column("TOK/S FROM", "rate_tok_s", True, 1, _rate),
+    Column("UNREAD", "unread_tokens", True, 3, _unread),
+    Column("RUNWAY", "runway_s", False, 0, _runway),
+    Column("NEEDS", "required_runway_s", True, 8, _required, 7),
+    Column("GPU+HOST", "kv_device_tokens", True, 6, _kv),
+    Column("PAUSES", "preemption_count", True, 4, _pauses),
+    Column("STALLS", "stall_s", True, 2, _stalls, 9),
+    Column("TTFT", "ttft_s", True, 9, lambda row, look: Cell(formats.seconds(row.ttft_s, unicode=look.unicode)), 6),
+    Column("TOKENS", "generated_tokens", True, 7, lambda row, look: Cell(str(row.generated_tokens))),
+    Column("AGE", "age_s", True, 10, lambda row, look: Cell(formats.seconds(row.age_s, unicode=look.unicode)), 6),
+    Column("REASON", "reason", False, 5, _reason, max(map(len, Reason))),
 )
 
 

@@ -1,0 +1,149 @@
+"""What is to be shown, and where in time: the state of the view without its widgets."""
+
+import time
+from collections.abc import Sequence
+
+from tfctl import formats
+from tfctl.output import Look, Role
+from tfctl.views.cells import Cell
+from tokenflow.version import __version__
+from tokenflow.wire import RequestRow
+from tokenflow_tui.bar import filter_cell, time_line
+from tokenflow_tui.clock import Clock
+from tokenflow_tui.detail import detail_lines
+from tokenflow_tui.gpus import gpu_lines
+from tokenflow_tui.header import header_lines
+from tokenflow_tui.history import History
+from tokenflow_tui.moment import Moment, Packed, UnreadableError
+from tokenflow_tui.timelines import Timelines
+from tokenflow_tui.transfers import transfer_lines
+from tokenflow_tui.trends import trend_lines
+
+_ALARM_LIMIT = 3
+_REBUILT_COUNT = 120  # moments that the timelines are made of after a jump
+_TREND_COUNT = 400
+Lines = list[list[Cell]]
+
+
+class Scene:
+    """Takes moments, and draws the one at which its clock stands. `history`: a recording's, in a replay."""
+
+    def __init__(self, look: Look, history: History | None = None) -> None:
+        self._look = look
+        self.is_replay = history is not None
+        self.history = history or History()
+        self.clock = Clock(self.history)
+        self._timelines = Timelines()
+        self._shown: Moment | None = None
+        self._trouble: str | None = None
+        self._heard_s: float | None = None  # wall time of the last moment without trouble
+        self.chosen_rid: str | None = None
+        self.filtered: tuple[str, int, int] | None = None  # the filter, rows that match, rows in all
+
+    @property
+    def shown(self) -> Moment | None:
+        return self._shown
+
+    @property
+    def rows(self) -> Sequence[RequestRow] | None:
+        """None while nothing was read yet."""
+        moment = self._shown
+        return moment.requests.requests if moment is not None and moment.requests is not None else None
+
+    @property
+    def has_trouble(self) -> bool:
+        return self._trouble is not None
+
+    @property
+    def has_gpus(self) -> bool:
+        return self._shown is not None and self._shown.status is not None and bool(self._shown.status.gpus)
+
+    def take(self, moment: Moment, packed: Packed | None = None) -> bool:
+        """Whether what is shown has changed. After a loss the last rows stay, and the loss is told."""
+        self._trouble = moment.trouble
+        if moment.trouble is not None:
+            return False
+        self._heard_s = moment.at_s
+        self.history.append(moment, packed)
+        if not self.clock.is_live:
+            return False
+        self._timelines.take(moment)
+        self._shown = moment
+        return True
+
+    def jump(self) -> None:
+        """The clock was set: takes the moment at which it stands, and what went before it."""
+        index = self.clock.index
+        if index is None:
+            return
+        try:
+            moments = [packed.moment() for packed in self.history.packed(index - _REBUILT_COUNT, index)]
+        except UnreadableError as error:
+            self._trouble = f"this part of the recording cannot be read ({error})"
+            return
+        self._timelines.rebuild(moments)
+        self._shown = moments[-1]
+
+    # What the panels show ----------------------------------------------------------------------------------------
+
+    def header(self, width: int) -> Lines:
+        moment = self._shown
+        lines: Lines = []
+        if moment is not None and moment.status is not None:
+            lines += header_lines(moment.status, self._look, _ALARM_LIMIT)
+        if moment is not None and moment.daemon_version is not None:
+            text = f"the daemon is {moment.daemon_version}, this view is {__version__}: some of it may be missing"
+            lines.append([Cell(text, Role.WARN)])
+        if self._trouble is not None:
+            lines.append([Cell(self._trouble, Role.BAD), *self._age()])
+        elif moment is None:
+            lines.append([Cell("asking the daemon", Role.FAINT)])
+        if self.clock.is_frozen:
+            lines.append([Cell("FROZEN: space goes on", Role.WARN)])
+        elif not self.clock.is_live and not self.is_replay:
+            behind = formats.seconds(self.clock.behind_s)
+            lines.append([Cell(f"PAST: {behind} ago; ] goes forth, Esc back to live", Role.WARN)])
+        return lines
+
+    def _age(self) -> list[Cell]:
+        if self._heard_s is None or self._shown is None:
+            return []
+        age_s = max(time.time() - self._heard_s, 0.0)
+        return [Cell(f"what is shown is {age_s:.0f} s old", Role.WARN)]
+
+    def trends(self, width: int, height: int) -> Lines:
+        index = self.clock.index
+        if index is None:
+            return []
+        samples = [(packed.at_s, packed.sample) for packed in self.history.packed(index - _TREND_COUNT, index)]
+        return trend_lines(samples, width, height, self._look)
+
+    def transfers(self, width: int, height: int) -> Lines:
+        if self._shown is None or self._shown.status is None:
+            return []
+        return transfer_lines(self._shown.status.transfers, self.rows or (), self._look, height)
+
+    def gpus(self, width: int, height: int) -> Lines:
+        if self._shown is None or self._shown.status is None:
+            return []
+        return gpu_lines(self._shown.status.gpus, self._look, height)
+
+    def detail(self, width: int) -> Lines:
+        rid, moment = self.chosen_rid, self._shown
+        if rid is None or moment is None:
+            return [[Cell("no request", Role.FAINT)]]
+        timeline = self._timelines.of(rid)
+        row = next((row for row in self.rows or () if row.rid == rid), None) or (timeline.row if timeline else None)
+        explained = moment.explained if moment.explained is not None and moment.explained.rid == rid else None
+        return detail_lines(row, timeline, explained, moment.at_s, self._look, width)
+
+    def bar(self, width: int) -> Lines:
+        lines: Lines = []
+        if self.filtered is not None:
+            lines.append([filter_cell(*self.filtered)])
+        index = self.clock.index
+        if index is not None and (self.is_replay or not self.clock.is_live):
+            first_s, last_s = self.history.stamp_s(0), self.history.stamp_s(len(self.history) - 1)
+            what = "replay" if self.is_replay else "past"
+            lines.append(time_line(first_s, self.history.stamp_s(index), last_s, what, width, self._look))
+        return lines
