@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     RELEASED = "released"  # the device copy of a paused stream was given up
     HELD = "held"  # an operator's pause
     UNHELD = "unheld"  # an operator's resume, or the end of `enforce`
+    ABORTED = "aborted"  # ended by an operator
     MODE = "mode"
     TUNED = "tuned"
     OVERLOAD_ENTERED = "overload_entered"

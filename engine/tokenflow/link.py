@@ -184,6 +184,19 @@ class ShowStream(msgspec.Struct, tag="show_stream", kw_only=True):
     rid: str
 
 
+class ExplainStream(msgspec.Struct, tag="explain_stream", kw_only=True):
+    """To the scheduler: every term of the policy's last decision about one live request. Refused with `not_found`,
+    with `conflict` where it has ended or the policy has not seen it yet, and with `unsupported` in mode `off`."""
+
+    rid: str
+
+
+class AbortStream(msgspec.Struct, tag="abort_stream", kw_only=True):
+    """To the HTTP process: ends one request by its exact id. Refused with `not_found` where it is not open there."""
+
+    rid: str
+
+
 class CloseAdmission(msgspec.Struct, tag="close_admission", kw_only=True):
     """To the HTTP process: new generation requests get 503 from now on; `reopen` undoes it."""
 
@@ -196,7 +209,18 @@ class CutStreams(msgspec.Struct, tag="cut_streams", kw_only=True):
     message: str
 
 
-Command = Ping | SetMode | PauseRequest | ResumeRequest | Tune | ShowStream | CloseAdmission | CutStreams
+Command = (
+    Ping
+    | SetMode
+    | PauseRequest
+    | ResumeRequest
+    | Tune
+    | ShowStream
+    | ExplainStream
+    | AbortStream
+    | CloseAdmission
+    | CutStreams
+)
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -216,6 +240,7 @@ class Reply(msgspec.Struct, kw_only=True):
     tuned_keys: list[str] = []  # those whose value is not the one that the engine was started with
     held_state: RequestState | None = None  # of the request that was paused or resumed
     stream: StreamState | None = None  # that was asked for
+    explanation: dict[str, Any] | None = None  # the fields of `tokenflow.policy.explanation.Explanation`
     error_code: str | None = None
     error_message: str | None = None
     error_hint: str | None = None

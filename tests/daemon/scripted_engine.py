@@ -28,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import zmq
@@ -35,6 +36,7 @@ import zmq
 from tokenflow import link
 from tokenflow.events import Event, EventKind
 from tokenflow.policy.buffer import VirtualBuffer
+from tokenflow.policy.explanation import explain_numbers
 from tokenflow.policy.states import Mode, RateSource, RequestState
 from tokenflow.policy.tunables import Tunables, check, plain
 from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
@@ -79,6 +81,8 @@ def answer_frontend(behaviour: Behaviour) -> None:
             case link.CloseAdmission(reopen=reopen):
                 say("admission closed")
                 behaviour.is_admission_open = reopen
+            case link.AbortStream(rid=rid):
+                say(f"abort {rid}")
         answer = reply(is_ready=behaviour.name != "slow", open_stream_count=behaviour.open_stream_count)
         if behaviour.name == "incompatible":
             answer.plugin, answer.plugin_detail, answer.is_ready = PluginState.INCOMPATIBLE, "another version", None
@@ -136,7 +140,10 @@ class Policy:
                 kind = EventKind.HELD if isinstance(command, link.PauseRequest) else EventKind.UNHELD
                 self.note(kind, command.rid, command.who)
                 return {"held_state": RequestState.RUNNING}
-            case link.PauseRequest() | link.ResumeRequest():
+            case link.ExplainStream(rid="rid-1"):
+                found = explain_numbers(60, 15.0, evict_s=0.08, load_s=0.22, schedule_s=0.02, safety_factor=1.5)
+                return {"explanation": {**asdict(found), "rid": "rid-1", "state": "running"}}
+            case link.PauseRequest() | link.ResumeRequest() | link.ExplainStream():
                 return {"error_code": "not_found", "error_message": "no such request", "error_hint": "tfctl ps"}
             case _:
                 return {"tunables": plain(self.tunables), "tuned_keys": []}

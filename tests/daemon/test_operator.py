@@ -100,6 +100,35 @@ async def test_a_request_is_held_and_let_go(rig):
     await rig.client.stop()
 
 
+async def test_a_request_is_explained(rig):
+    await rig.client.start()
+    status, document = await rig.client.ask("GET", "/v1/requests/rid-1/explain")
+    assert status == 200, document
+    assert (document["schema"], document["rid"], document["preemptible"]) == ("tokenflow.explain/1", "rid-1", True)
+    assert (document["runway_s"], document["terms"]["load_s"]) == (4.0, 0.22)
+    status, document = await rig.client.ask("GET", "/v1/requests/nosuch/explain")
+    assert (status, document["error"]["code"]) == (404, "not_found")
+    await rig.client.stop()
+    status, document = await rig.client.ask("GET", "/v1/requests/rid-1/explain")
+    assert (status, document["error"]["hint"]) == (409, "tfctl start")
+
+
+async def test_a_request_is_ended_by_its_exact_id(rig):
+    await rig.client.start()
+    for wrong in ("nosuch", "rid-", "rid"):
+        status, document = await rig.client.ask("POST", f"/v1/requests/{wrong}/abort")
+        assert (status, document["error"]["code"], document["error"]["hint"]) == (404, "not_found", "tfctl ps")
+    status, document = await rig.client.ask("POST", "/v1/requests/rid-1/abort")
+    assert status == 200, document
+    assert (document["schema"], document["rid"], document["state"]) == ("tokenflow.abort/1", "rid-1", "running")
+    (event,) = await lines(rig, "/v1/events?kind=aborted")
+    assert (event["rid"], event["terms"]) == ("rid-1", {"state": "running"})
+    assert event["who"].startswith(f"uid={os.getuid()} ")
+    logged = await lines(rig, "/v1/logs")
+    assert [line["line"] for line in logged if "abort" in line["line"]][-1].endswith("abort rid-1")
+    await rig.client.stop()
+
+
 async def test_events_of_the_engine_and_of_the_daemon_are_one_story(rig):
     await rig.client.start()
     await rig.client.ask("POST", "/v1/requests/rid-1/pause")

@@ -156,6 +156,25 @@ def test_a_held_request_is_held_once_and_let_go(controls, governor):
     ]
 
 
+def test_a_decision_is_explained_with_every_term(controls, governor):
+    governor.driver.decide(2.0)
+    found = carry_out(controls, link.ExplainStream(rid="running"))["explanation"]
+    assert (found["rid"], found["state"]) == ("running", "running")
+    assert {"unread_tokens", "evict_s", "safety_factor", "slots_free"} <= set(found["terms"])
+    waiting = carry_out(controls, link.ExplainStream(rid="waiting"))["explanation"]
+    assert waiting["state"] == "waiting"
+    assert link.decode_reply(link.encode(link.Reply(plugin_version="1", pid=1, plugin="active", explanation=found)))
+
+
+def test_what_cannot_be_explained(controls, governor):
+    assert refusal(controls, link.ExplainStream(rid="nosuch")).code == "not_found"
+    error = refusal(controls, link.ExplainStream(rid="running"))
+    assert (error.code, error.hint) == ("conflict", "tfctl explain running")  # no decision has been made yet
+    governor.driver.decide(2.0)
+    carry_out(controls, link.SetMode(mode=Mode.OFF))
+    assert refusal(controls, link.ExplainStream(rid="running")).code == "unsupported"
+
+
 def test_who_cannot_be_held(controls, governor, running):
     assert refusal(controls, link.PauseRequest(rid="runnin")).code == "not_found"
     running.return_logprob = True

@@ -95,6 +95,38 @@ def test_pause_and_resume(tfctl, daemon):
     assert tfctl("pause", "tf-00000000000000a1", "-q").out == ""
 
 
+@pytest.mark.parametrize("width", ["80", "140"])
+def test_transfers_and_capacity(width, tfctl, daemon, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    check("transfers.txt", tfctl("transfers").out)
+    check("capacity.txt", tfctl("capacity").out)
+
+
+def test_transfers_and_capacity_json(tfctl, daemon, home):
+    check("transfers.json", steady(tfctl("transfers", "--json").out, home))
+    check("capacity.json", steady(tfctl("capacity", "--json").out, home))
+
+
+def test_a_watched_part_of_the_status_is_a_line_each(tfctl, daemon):
+    for command in ("transfers", "capacity"):
+        lines = [json.loads(line) for line in tfctl(command, "--watch=0.1", "--json").out.splitlines()]
+        assert [line["schema"] for line in lines] == [f"tokenflow.{command}/1"] * daemon.watch_count
+
+
+def test_an_engine_that_is_not_up_is_said_first(tfctl, daemon_in):
+    daemon_in("stopped")
+    assert tfctl("capacity").out.startswith("the engine is stopped: tfctl status\n")
+
+
+def test_explain_a_live_request(tfctl, daemon):
+    check("explain-live.txt", tfctl("explain", "tf-00000000000000a1").out)
+
+
+def test_abort(tfctl, daemon):
+    assert tfctl("abort", "tf-00000000000000a1").out == "tf-00000000000000a1: aborted (it was running)\n"
+    assert tfctl("abort", "tf-00000000000000a1", "-q").out == ""
+
+
 def test_events(tfctl, daemon, monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

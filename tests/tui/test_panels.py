@@ -6,6 +6,7 @@ import pytest
 from document_samples import event_rows, request_rows, status_document
 
 from tfctl.output import Look, Role
+from tfctl.views.transfers import eta_s
 from tokenflow.policy.states import RequestState
 from tokenflow.tuning import ExplainDocument
 from tokenflow.wire import EngineState, TransferQueue, Transfers
@@ -16,7 +17,7 @@ from tokenflow_tui.header import header_lines
 from tokenflow_tui.moment import Sample
 from tokenflow_tui.strips import line_strip
 from tokenflow_tui.timelines import Timeline
-from tokenflow_tui.transfers import eta_s, transfer_lines
+from tokenflow_tui.transfers import transfer_lines
 from tokenflow_tui.trends import sparkline, trend_lines, trends_of
 
 LOOK = Look()

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from tokenflow.events import EventRow
-from tokenflow.wire import Document, EngineState, RequestsDocument, StatusDocument
+from tokenflow.policy.states import RequestState
+from tokenflow.wire import Capacity, Document, EngineState, Latency, RequestsDocument, StatusDocument, Transfers
 
 
 class ClientVersionDocument(Document, kw_only=True):
@@ -83,3 +84,29 @@ class TopDocument(Document, kw_only=True):
 
     status: StatusDocument
     requests: RequestsDocument
+
+
+class MovingRequest(msgspec.Struct, kw_only=True):
+    """A request whose KV is on its way between device and host."""
+
+    rid: str
+    state: RequestState
+    kv_device_tokens: int | None
+    kv_host_tokens: int | None
+
+
+class TransfersDocument(Document, kw_only=True):
+    """`tfctl transfers --json`: queues, what transfers took of late, and who moves."""
+
+    transfers: Transfers
+    latency: Latency
+    moving: list[MovingRequest]
+
+
+class CapacityDocument(Document, kw_only=True):
+    """`tfctl capacity --json`. `effective_tok_s`: tokens made in time for their readers; null where not measured."""
+
+    capacity: Capacity
+    is_overloaded: bool
+    raw_tok_s: float
+    effective_tok_s: float | None

@@ -1,22 +1,18 @@
 """What `tfctl pause` and `tfctl resume` share."""
 
-from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
 from tfctl.output import write_json, write_line
+from tfctl.rids import checked
 from tfctl.session import Session
-from tokenflow.errors import UsageError
 from tokenflow.tuning import HoldDocument
-
-Rid = Annotated[str, typer.Argument(metavar="RID", show_default=False, help="A request, as tfctl ps names it.")]
 
 
 def carry_out(ctx: typer.Context, rid: str, *, is_held: bool) -> None:
     """The rid is taken as it is: no prefix, no pattern."""
-    if not rid.strip():
-        raise UsageError("RID is empty", hint="tfctl ps", field="rid")
+    checked(rid)
     session = Session(ctx)
     client = session.client()
     action = "pause" if is_held else "resume"

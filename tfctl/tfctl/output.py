@@ -15,7 +15,7 @@ import typer
 from tokenflow.wire import Document, stamp
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
-_COMMANDS = "start|stop|restart|status|ps|top|explain|mode|tune|pause|resume|events|logs|wait"
+_COMMANDS = "start|stop|restart|status|ps|top|transfers|capacity|explain|mode|tune|pause|resume|abort|events|logs|wait"
 _TO_THE_DAEMON = re.compile(rf"\btfctl (?=(?:{_COMMANDS})\b)")
 
 

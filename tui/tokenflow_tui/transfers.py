@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tfctl import formats
 from tfctl.output import Look, Role
 from tfctl.views.cells import Cell
+from tfctl.views.transfers import eta_s
 from tokenflow.policy.states import RequestState
 from tokenflow.wire import RequestRow, TransferQueue, Transfers
 
@@ -23,13 +24,6 @@ def transfer_lines(transfers: Transfers, rows: Sequence[RequestRow], look: Look,
         if height >= 4:
             lines.append(_moving_line([row for row in rows if row.state is state], look))
     return lines
-
-
-def eta_s(queue: TransferQueue) -> float | None:
-    """Seconds until the queue is empty at the bandwidth of late; None where that is not known."""
-    if not queue.queue_bytes:
-        return 0.0
-    return queue.queue_bytes / queue.bandwidth_bytes_s if queue.bandwidth_bytes_s else None
 
 
 def _queue_line(arrow: str, queue: TransferQueue, look: Look) -> list[Cell]:

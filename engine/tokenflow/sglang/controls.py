@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tokenflow import link
@@ -103,6 +104,18 @@ class Controls:
         entry = tracker.ended.get(command.rid) or self._live(command.rid)
         return entry.stream
 
+    def explain(self, command: link.ExplainStream) -> Mapping[str, Any]:
+        """The fields of an `Explanation` of the last decision. Raises CommandRefusedError."""
+        if self._governor.mode is Mode.OFF:
+            raise CommandRefusedError("unsupported", "in mode off the policy decides nothing", "tfctl mode observe")
+        self._live(command.rid)
+        explanation = self._governor.driver.explain(command.rid)
+        if explanation is None:
+            raise CommandRefusedError(
+                "conflict", f"the policy has not seen request {command.rid} yet", f"tfctl explain {command.rid}"
+            )
+        return asdict(explanation)
+
     @property
     def in_force(self) -> Tunables:
         return self._governor.tunables
@@ -143,6 +156,8 @@ def carry_out(controls: Controls, command: link.Command) -> Mapping[str, Any]:
             return {"held_state": controls.unhold(command)}
         case link.ShowStream():
             return {"stream": controls.show(command)}
+        case link.ExplainStream():
+            return {"explanation": controls.explain(command)}
         case link.Ping():
             tunables = controls.in_force
             return {"tunables": plain(tunables), "tuned_keys": controls.tuned_keys(tunables)}

@@ -9,6 +9,8 @@ from typing import Any
 from tokenflow.policy.capacity import StepTimeFit
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.estimator import CostEstimator
+from tokenflow.policy.explain import explain
+from tokenflow.policy.explanation import Explanation
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.planner import plan
 from tokenflow.policy.standing import standing
@@ -107,6 +109,12 @@ class PolicyDriver:
             reason = terms.reasons[row]
             if reason is not None:
                 stream.reason = own_reason(entry, reason)
+
+    def explain(self, rid: str) -> Explanation | None:
+        """Every term of the last decision about one request; None where it was not there yet."""
+        if self._view is None or self._plan is None or rid not in self._table:
+            return None
+        return explain(self._view, self.tunables, self._plan, rid)
 
     def latency(self) -> Latency:
         costs = self.costs

@@ -78,6 +78,15 @@ class Frontend:
                 stream.cut_message = message
                 stream.task.cancel()
 
+    def abort_stream(self, rid: str) -> bool:
+        """Ends one request as an operator asked; False if it is not open here. Called on the link's thread."""
+        stream = self.book.find(rid)
+        manager = None if stream is None else stream.manager
+        if manager is None or self.loop is None or rid not in manager.rid_to_state:
+            return False
+        self.loop.call_soon_threadsafe(self.aborter.abort, manager, [rid])
+        return True
+
     def answer(self, command: link.Command) -> link.Reply:
         """Carries out one command of the daemon; called on the link's thread."""
         reply = link.Reply(
@@ -98,6 +107,10 @@ class Frontend:
                 self.is_admission_open = reopen
             case link.CutStreams(message=message):
                 self._cut_and_wait(message)
+            case link.AbortStream(rid=rid):
+                if not self.abort_stream(rid):
+                    reply.error_code, reply.error_hint = "not_found", "tfctl ps"
+                    reply.error_message = f"there is no request {rid!r} in the engine"
             case link.Ping():
                 pass
             case _:

@@ -30,7 +30,7 @@ def events(
     """Show what the policy and the operators did.
 
     With the reason, who asked for it, and the figures it was decided on. Kinds: preempted, resumed, released, held,
-    unheld, mode, tuned, overload_entered, overload_left, fault, disabled, engine_started, engine_failed,
+    unheld, aborted, mode, tuned, overload_entered, overload_left, fault, disabled, engine_started, engine_failed,
     engine_stopped, lost.
     """
     session = Session(ctx)

@@ -2,14 +2,17 @@
 
 import math
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 from tfctl.formats import seconds
 from tfctl.options import Command
 from tfctl.output import Role, write_json, write_line
+from tfctl.rids import checked, complete
 from tfctl.session import Session
-from tokenflow.errors import UnsupportedError, UsageError
+from tfctl.views.explain import render_explained
+from tokenflow.errors import UsageError
 from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflow.policy.explanation import Explanation, explain_numbers
 from tokenflow.policy.tunables import Tunables
@@ -55,7 +58,10 @@ def _factor(value: float | None) -> float | None:
 @app.command(cls=Command)
 def explain(
     ctx: typer.Context,
-    rid: Annotated[str | None, typer.Argument(metavar="RID", show_default=False, help="A live request.")] = None,
+    rid: Annotated[
+        str | None,
+        typer.Argument(metavar="RID", show_default=False, autocompletion=complete, help="A live request."),
+    ] = None,
     buffer_tokens: Annotated[
         float | None, typer.Option("--buffer", metavar="B", callback=_from_zero, help="Unread tokens.")
     ] = None,
@@ -81,14 +87,15 @@ def explain(
 ) -> None:
     """Say why a stream may be paused or not, with every term.
 
-    With --buffer and --rate it works the safety condition out from the numbers given; that needs no daemon.
+    With RID: of a live request, by the policy's last decision. With --buffer and --rate it works the safety condition
+    out from the numbers given; that needs no daemon.
     """
     session = Session(ctx)
     if rid is not None:
-        raise UnsupportedError(
-            "explaining a live request is not possible yet",
-            hint=f"see its row: tfctl ps; or give its numbers: tfctl explain --buffer B --rate R (request {rid})",
-        )
+        if buffer_tokens is not None or rate_tok_s is not None:
+            raise UsageError("a request or numbers, not both", hint=f"tfctl explain {rid}", field="rid")
+        _explain_live(session, checked(rid))
+        return
     if buffer_tokens is None or rate_tok_s is None:
         missing = "--buffer" if buffer_tokens is None else "--rate"
         raise UsageError(
@@ -112,6 +119,17 @@ def explain(
         write_json(_document(found))
     else:
         _write_table(session, found)
+
+
+def _explain_live(session: Session, rid: str) -> None:
+    client = session.client()
+    document = client.get(f"/v1/requests/{quote(rid, safe='')}/explain", ExplainDocument)
+    session.warn_if_other_version(client)
+    if session.as_json:
+        write_json(document)
+    else:
+        for line in render_explained(document, session.look):
+            write_line(line)
 
 
 def _document(found: Explanation) -> ExplainDocument:

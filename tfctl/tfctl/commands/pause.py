@@ -2,8 +2,9 @@
 
 import typer
 
-from tfctl.hold import Rid, carry_out
+from tfctl.hold import carry_out
 from tfctl.options import Command
+from tfctl.rids import Rid
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
