@@ -13,6 +13,7 @@ from tokenflow.policy.states import Reason, RequestState
 from tokenflow.wire import EngineState
 from tokenflow_tui.app import LiveView
 from tokenflow_tui.panel import Panel
+from tokenflow_tui.recording import Recorder, read
 from tokenflow_tui.table import RequestTable
 
 BY_RUNWAY = ["a1", "c3", "b2", "d4"]
@@ -382,3 +383,34 @@ async def test_q_quits(app):
 
 def _fields(row):
     return {name: getattr(row, name) for name in row.__struct_fields__}
+
+
+async def test_a_recording_is_made_and_replayed(daemon, folder):
+    path = folder / "a.tfrec"
+    app = LiveView(daemon.path, recorder=Recorder(path))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await filled(app)
+        assert f"recording to {path}" in text_of(app)
+        daemon.rows = daemon.rows[1:]
+        await until(lambda: shown(app) == BY_RUNWAY[1:])
+        await until(lambda: len(app.scene.history) >= 5)
+        await pilot.press("q")
+    daemon.close()
+    recording = read(path)
+    assert len(recording.moments) >= 5
+    app = LiveView(None, recording=recording)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(lambda: shown(app) == BY_RUNWAY)
+        assert text_of(app, "bar").startswith("replay ")
+        await pilot.press("space")
+        assert text_of(app, "bar").startswith("replay paused")
+        await pilot.press("right_curly_bracket")
+        assert shown(app) == BY_RUNWAY[1:]
+        await pilot.press("left_curly_bracket")
+        assert shown(app) == BY_RUNWAY
+        await pilot.press("p", "x", "a", "escape", "enter")
+        assert app.scene.clock.at_s == recording.moments[0].at_s
+        await until(lambda: "timeline" in text_of(app, "detail"))
+        await pilot.press("plus", "space")
+        assert "x2" in text_of(app, "bar")
+        await until(lambda: shown(app) == BY_RUNWAY[1:])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal, VerticalScroll
 from textual.events import Resize
 from textual.screen import Screen
@@ -19,54 +19,39 @@ from tfctl.output import Look
 from tokenflow.policy.states import RequestState
 from tokenflow.wire import RequestRow
 from tokenflow_tui import shot
-from tokenflow_tui.ask import AskScreen
+from tokenflow_tui.acting import Acting
 from tokenflow_tui.feed import Feed
 from tokenflow_tui.filter_bar import FilterBar
-from tokenflow_tui.hand import OperatorHand, Outcome
+from tokenflow_tui.hand import OperatorHand
 from tokenflow_tui.help import HelpScreen, key_text
+from tokenflow_tui.history import History
+from tokenflow_tui.keys import VIEW_KEYS, allowed
 from tokenflow_tui.layout import BESIDE_CELLS, CSS, LOW_LINES, TALL_LINES, WIDE_CELLS
 from tokenflow_tui.moment import Moment, Packed, pack
 from tokenflow_tui.palette import DEFAULT_THEME, THEMES, styles_of
 from tokenflow_tui.panel import Panel
+from tokenflow_tui.recording import Recorder, Recording
 from tokenflow_tui.scene import Scene
 from tokenflow_tui.table import RequestTable
 
 REFRESH_S = 0.5
-STEP_S, LEAP_S = 5.0, 60.0
 TERMINATED = 128 + signal.SIGTERM
 
 
 class LiveView(App[None]):
-    """Shows the daemon at `path`, twice a second."""
+    """Shows the daemon at `path`, twice a second; or a recording."""
 
     TITLE = "tfctl top"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit"),
-        Binding("question_mark", "help", "help", key_display="?"),
-        Binding("slash", "filter", "filter", key_display="/", tooltip="show requests that match only"),
-        Binding("space", "freeze", "freeze", tooltip="the view stands still, reading goes on; again: live"),
-        Binding("enter", "detail", "detail", tooltip="all of the request under the cursor"),
-        Binding("p", "hold", "pause", tooltip="pause the request, or let it go on"),
-        Binding("x", "abort", "abort", tooltip="end the request"),
-        Binding("y", "copy", "copy the id", show=False),
-        Binding("a", "ended", "also those that have ended", show=False),
-        Binding("left_square_bracket", f"step({-STEP_S})", "back", key_display="[", tooltip="5 s back in time"),
-        Binding("right_square_bracket", f"step({STEP_S})", "forth", key_display="]", tooltip="5 s forth"),
-        Binding("left_curly_bracket", f"step({-LEAP_S})", "a minute back", show=False),
-        Binding("right_curly_bracket", f"step({LEAP_S})", "a minute forth", show=False),
-        Binding("1", "show_or_hide('trends')", "show or hide the trends", show=False),
-        Binding("2", "show_or_hide('transfers')", "show or hide the transfers", show=False),
-        Binding("3", "show_or_hide('gpus')", "show or hide the GPUs", show=False),
-        Binding("S", "shot", "save an SVG screenshot", show=False),
-        Binding("escape", "go_back", "close, clear the filter, go back to live", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*VIEW_KEYS]
     CSS = CSS
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         *,
         explicit: Path | None = None,
+        recorder: Recorder | None = None,
+        recording: Recording | None = None,
         use_ascii: bool = False,
         is_readonly: bool = False,
         theme: str | None = None,
@@ -77,12 +62,14 @@ class LiveView(App[None]):
             self.register_theme(own)
         self.theme = theme or DEFAULT_THEME
         self._look = Look(unicode=not use_ascii)
-        self._is_readonly = is_readonly
-        self._feed = Feed(path, explicit=explicit)
-        self._hand = OperatorHand(path, explicit)
+        self._is_readonly = is_readonly or recording is not None
+        self._feed = None if path is None else Feed(path, explicit=explicit)
+        self._acting = Acting(self, OperatorHand(explicit), is_ascii=use_ascii)
+        self._recorder = recorder
         self._ended = threading.Event()
         self._hidden: set[str] = set()
-        self.scene = Scene(self._look)
+        self.scene = Scene(self._look, None if recording is None else History.of(recording.moments))
+        self.scene.note = None if recording is None else recording.problem
 
     def compose(self) -> ComposeResult:
         scene = self.scene
@@ -106,10 +93,16 @@ class LiveView(App[None]):
         self._table.focus()
         self.set_interval(1.0, self._tick)
         self._catch_signals()
-        self._poll()
+        if self._feed is None:
+            self._jump()
+            self.set_interval(REFRESH_S, self._play)
+        else:
+            self._poll(self._feed)
 
     def on_unmount(self) -> None:
         self._ended.set()
+        if self._recorder is not None:
+            self._recorder.close()
 
     @property
     def _table(self) -> RequestTable:
@@ -127,17 +120,25 @@ class LiveView(App[None]):
         self.exit(return_code=128 + number)
 
     @work(thread=True, exclusive=True)
-    def _poll(self) -> None:
+    def _poll(self, feed: Feed) -> None:
         while not self._ended.is_set():
-            moment = self._feed.read()
+            moment = feed.read()
             packed = None if moment.trouble is not None else pack(moment)
-            if self._ended.is_set():
-                return
-            self.call_from_thread(self.take, moment, packed)
+            if packed is not None and self._recorder is not None:
+                self._recorder.take(packed)
+                self.scene.note = self._recorder.problem or f"recording to {self._recorder.path}"
+            try:
+                self.call_from_thread(self.take, moment, packed)
+            except RuntimeError:
+                if self.is_running:
+                    raise
+                return  # the app has ended meanwhile
             self._ended.wait(REFRESH_S)
 
     def take(self, moment: Moment, packed: Packed | None = None) -> None:
         """Keeps a moment, and shows it unless the view stands elsewhere in time. A loss is told at once."""
+        if self._ended.is_set() or not self.screen_stack or not self.screen_stack[0].query("#body"):
+            return  # on its way out
         is_shown = self.scene.take(moment, packed)
         if is_shown:
             self.renew()
@@ -160,12 +161,18 @@ class LiveView(App[None]):
             if panel.display:
                 panel.renew()
 
+    def _play(self) -> None:
+        player = self.scene.player
+        if player is not None and player.advance(REFRESH_S):
+            self._jump()
+
     def _choose(self) -> None:
         """The scene is told what the table knows: whose detail is wanted, and what is filtered."""
         table, is_open = self._table, self.screen_stack[0].has_class("detail")
         self.scene.chosen_rid = table.cursor_rid
         self.scene.filtered = (table.wanted, table.shown_count, table.row_count) if table.wanted else None
-        self._feed.wish.explained_rid = table.cursor_rid if is_open else None
+        if self._feed is not None:
+            self._feed.wish.explained_rid = table.cursor_rid if is_open else None
 
     def _tick(self) -> None:
         if self.scene.has_trouble:
@@ -188,21 +195,30 @@ class LiveView(App[None]):
     # Keys --------------------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Read-only: the keys that change something are not there."""
+        """Read-only, as a replay is: the keys that change something are not there."""
+        if action == "speed":
+            return self.scene.player is not None
         return not (self._is_readonly and action in ("hold", "abort"))
 
     def action_freeze(self) -> None:
-        """The view stands still; reading the daemon goes on."""
-        clock = self.scene.clock
-        if clock.is_live:
+        """The view stands still, reading the daemon goes on; a replay is paused, or played on."""
+        clock, player = self.scene.clock, self.scene.player
+        if player is not None:
+            player.toggle()
+        elif clock.is_live:
             clock.freeze()
         else:
             clock.follow()
         self._jump()
 
     def action_step(self, by_s: float) -> None:
-        self.scene.clock.step(by_s)
+        (self.scene.player or self.scene.clock).step(by_s)
         self._jump()
+
+    def action_speed(self, factor: float) -> None:
+        if self.scene.player is not None:
+            self.scene.player.change_speed(factor)
+            self._renew_panels("bar")
 
     def _jump(self) -> None:
         self.scene.jump()
@@ -227,7 +243,7 @@ class LiveView(App[None]):
             self.action_detail()
         elif table.wanted:
             self.query_one(FilterBar).value = ""
-        elif not self.scene.clock.is_live:
+        elif not self.scene.clock.is_live and self.scene.player is None:
             self.scene.clock.follow()
             self._jump()
 
@@ -235,6 +251,9 @@ class LiveView(App[None]):
         self.screen.toggle_class("detail")
         self._choose()
         self.call_after_refresh(self._renew_panels, "detail")
+
+    def action_scroll_side(self, by: int) -> None:
+        self.query_one("#side", VerticalScroll).scroll_relative(y=by * 5, animate=False)
 
     def on_request_table_opened(self) -> None:
         self.action_detail()
@@ -251,9 +270,10 @@ class LiveView(App[None]):
         self.call_after_refresh(self.renew)
 
     def action_ended(self) -> None:
-        wish = self._feed.wish
-        wish.with_ended = not wish.with_ended
-        self.notify("requests that have ended are shown" if wish.with_ended else "live requests only", timeout=2)
+        if self._feed is not None:
+            wish = self._feed.wish
+            wish.with_ended = not wish.with_ended
+            self.notify("requests that have ended are shown" if wish.with_ended else "live requests only", timeout=2)
 
     def action_copy(self) -> None:
         rid = self._table.cursor_rid
@@ -271,19 +291,11 @@ class LiveView(App[None]):
 
     def action_hold(self) -> None:
         if (row := self._acted_on()) is not None:
-            self._act(self._hand.hold_or_let_go, row)
+            self._acting.hold(row)
 
     def action_abort(self) -> None:
-        row = self._acted_on()
-        if row is None:
-            return
-
-        def answered(is_yes: bool | None) -> None:
-            if is_yes:
-                self._act(self._hand.abort, row)
-
-        question = f"End {row.rid} ({row.state}, {row.generated_tokens} tokens made)?\nIts client gets what was made."
-        self.push_screen(AskScreen(question, is_ascii=not self._look.unicode), answered)
+        if (row := self._acted_on()) is not None:
+            self._acting.abort(row)
 
     def _acted_on(self) -> RequestRow | None:
         """The request under the cursor: never one of the past."""
@@ -293,30 +305,18 @@ class LiveView(App[None]):
         row = self._table.cursor_row
         return row if row is not None and row.state.is_live else None
 
-    @work(thread=True)
-    def _act(self, act: Callable[[RequestRow], Outcome], row: RequestRow) -> None:
-        self.call_from_thread(self._tell, act(row))
-
-    def _tell(self, outcome: Outcome) -> None:
-        text = outcome.text + (f"\n{outcome.hint}" if outcome.hint else "")
-        self.notify(text, severity="information" if outcome.is_done else "error", timeout=6, markup=False)
-
     def action_help(self) -> None:
         glyphs = [f"{formats.request_glyph(state, unicode=self._look.unicode)} {state}" for state in RequestState]
-        shown = self._allowed((*self.BINDINGS, *RequestTable.BINDINGS))
+        shown = allowed((*self.BINDINGS, *RequestTable.BINDINGS), self._is_allowed)
         self.push_screen(HelpScreen(shown, glyphs, is_ascii=not self._look.unicode))
 
-    def _allowed(self, bindings: Iterable[BindingType]) -> list[Binding]:
-        return [
-            binding
-            for binding in bindings
-            if isinstance(binding, Binding) and self.check_action(binding.action.partition("(")[0], ())
-        ]
+    def _is_allowed(self, action: str) -> bool:
+        return bool(self.check_action(action, ()))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: Textual's own (themes, keys), and every key of ours."""
         yield from super().get_system_commands(screen)
-        for binding in self._allowed(self.BINDINGS):
+        for binding in allowed(self.BINDINGS, self._is_allowed):
             title = (binding.tooltip or binding.description).capitalize()
             yield SystemCommand(title, f"key {key_text(binding.key)}", self._runner(binding.action))
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 from tfctl.client import Client, find_socket, no_daemon
 from tokenflow.errors import TokenFlowError
 from tokenflow.policy.states import Reason
-from tokenflow.tuning import HoldDocument
-from tokenflow.wire import Document, RequestRow
+from tokenflow.tuning import AbortDocument, HoldDocument
+from tokenflow.wire import RequestRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,11 @@ class Outcome:
 class OperatorHand:
     """Acts on the daemon that answers now."""
 
-    def __init__(self, path: Path, explicit: Path | None, timeout_s: float = 10.0) -> None:
-        self._path = path
+    def __init__(self, explicit: Path | None, timeout_s: float = 10.0) -> None:
         self._explicit = explicit
         self._timeout_s = timeout_s
 
-    def client(self) -> Client:
+    def _client(self) -> Client:
         """Raises DaemonUnreachableError."""
         path = find_socket(self._explicit)
         if path is None:
@@ -40,7 +39,7 @@ class OperatorHand:
         is_held = row.reason is Reason.PREEMPTED_OPERATOR
         action = "resume" if is_held else "pause"
         try:
-            document = self.client().post(_path_of(row.rid, action), None, HoldDocument)
+            document = self._client().post(_path_of(row.rid, action), None, HoldDocument)
         except TokenFlowError as error:
             return _refused(error)
         return Outcome(f"{row.rid}: let go" if is_held else f"{row.rid}: held (it was {document.state})")
@@ -48,7 +47,7 @@ class OperatorHand:
     def abort(self, row: RequestRow) -> Outcome:
         """Its client gets what was made so far, and an end."""
         try:
-            self.client().post(_path_of(row.rid, "abort"), None, Document)
+            self._client().post(_path_of(row.rid, "abort"), None, AbortDocument)
         except TokenFlowError as error:
             return _refused(error)
         return Outcome(f"{row.rid}: aborted")

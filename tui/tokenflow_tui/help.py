@@ -18,10 +18,15 @@ _NAMES = {
     "right_curly_bracket": "}",
     "less_than_sign": "<",
     "greater_than_sign": ">",
+    "shift+up": "Shift-Up",
+    "shift+down": "Shift-Down",
     "pageup": "PgUp",
     "pagedown": "PgDn",
     "escape": "Esc",
     "enter": "Enter",
+    "plus": "+",
+    "equals_sign": "=",
+    "minus": "-",
 }
 
 
@@ -53,4 +58,4 @@ def help_text(bindings: Iterable[Binding]) -> str:
 
 def key_text(keys: str) -> str:
     """`up,k` → `up k`; punctuation by its sign."""
-    return " ".join(_NAMES.get(key, key) for key in keys.split(","))
+    return " ".join(_NAMES.get(key, key.capitalize() if len(key) > 1 else key) for key in keys.split(","))

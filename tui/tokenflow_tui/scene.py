@@ -15,12 +15,15 @@ from tokenflow_tui.gpus import gpu_lines
 from tokenflow_tui.header import header_lines
 from tokenflow_tui.history import History
 from tokenflow_tui.moment import Moment, Packed, UnreadableError
+from tokenflow_tui.player import Player
 from tokenflow_tui.timelines import Timelines
 from tokenflow_tui.transfers import transfer_lines
 from tokenflow_tui.trends import trend_lines
 
 _ALARM_LIMIT = 3
-_REBUILT_COUNT = 120  # moments that the timelines are made of after a jump
+_REBUILT_COUNT = 120  # moments that the timelines are made of after a jump, at most
+_REBUILD_LIMIT_S = 0.15
+_NEAR_COUNT = 40  # so many moments forth are taken one by one
 _TREND_COUNT = 400
 Lines = list[list[Cell]]
 
@@ -30,11 +33,13 @@ class Scene:
 
     def __init__(self, look: Look, history: History | None = None) -> None:
         self._look = look
-        self.is_replay = history is not None
         self.history = history or History()
         self.clock = Clock(self.history)
+        self.player = None if history is None else Player(self.clock)
+        self.note: str | None = None  # of the recording that is made or played
         self._timelines = Timelines()
         self._shown: Moment | None = None
+        self._shown_index: int | None = None  # known while moments are shown one after the other
         self._trouble: str | None = None
         self._heard_s: float | None = None  # wall time of the last moment without trouble
         self.chosen_rid: str | None = None
@@ -68,21 +73,35 @@ class Scene:
         if not self.clock.is_live:
             return False
         self._timelines.take(moment)
-        self._shown = moment
+        self._shown, self._shown_index = moment, None
         return True
 
     def jump(self) -> None:
         """The clock was set: takes the moment at which it stands, and what went before it."""
-        index = self.clock.index
-        if index is None:
+        index, before = self.clock.index, self._shown_index
+        if index is None or index == before:
             return
         try:
-            moments = [packed.moment() for packed in self.history.packed(index - _REBUILT_COUNT, index)]
+            if before is not None and before < index <= before + _NEAR_COUNT:
+                moments = [packed.moment() for packed in self.history.packed(before + 1, index)]
+                for moment in moments:
+                    self._timelines.take(moment)
+            else:
+                moments = self._moments_up_to(index)
+                self._timelines.rebuild(moments)
         except UnreadableError as error:
-            self._trouble = f"this part of the recording cannot be read ({error})"
+            self._trouble = f"this part cannot be read ({error})"
             return
-        self._timelines.rebuild(moments)
         self._shown = moments[-1]
+        self._shown_index = None if self.clock.is_live else index
+
+    def _moments_up_to(self, index: int) -> list[Moment]:
+        """The last one and those before it, as many as can be unpacked in a moment."""
+        until_s = time.monotonic() + _REBUILD_LIMIT_S
+        moments = [self.history.moment(index)]
+        while len(moments) < _REBUILT_COUNT and index - len(moments) >= 0 and time.monotonic() < until_s:
+            moments.append(self.history.moment(index - len(moments)))
+        return moments[::-1]
 
     # What the panels show ----------------------------------------------------------------------------------------
 
@@ -96,13 +115,15 @@ class Scene:
             lines.append([Cell(text, Role.WARN)])
         if self._trouble is not None:
             lines.append([Cell(self._trouble, Role.BAD), *self._age()])
-        elif moment is None:
+        elif moment is None and self.player is None:
             lines.append([Cell("asking the daemon", Role.FAINT)])
         if self.clock.is_frozen:
             lines.append([Cell("FROZEN: space goes on", Role.WARN)])
-        elif not self.clock.is_live and not self.is_replay:
+        elif not self.clock.is_live and self.player is None:
             behind = formats.seconds(self.clock.behind_s)
             lines.append([Cell(f"PAST: {behind} ago; ] goes forth, Esc back to live", Role.WARN)])
+        if self.note is not None:
+            lines.append([Cell(self.note, Role.WARN)])
         return lines
 
     def _age(self) -> list[Cell]:
@@ -142,8 +163,8 @@ class Scene:
         if self.filtered is not None:
             lines.append([filter_cell(*self.filtered)])
         index = self.clock.index
-        if index is not None and (self.is_replay or not self.clock.is_live):
+        if index is not None and not self.clock.is_live:
             first_s, last_s = self.history.stamp_s(0), self.history.stamp_s(len(self.history) - 1)
-            what = "replay" if self.is_replay else "past"
+            what = "past" if self.player is None else self.player.word
             lines.append(time_line(first_s, self.history.stamp_s(index), last_s, what, width, self._look))
         return lines
