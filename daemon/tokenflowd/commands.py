@@ -1,16 +1,20 @@
 """Commands to the scheduler, and what its refusals become."""
 
+from typing import TYPE_CHECKING
+
 from tokenflow.errors import ConflictError, from_body
 from tokenflow.link import Reply
 from tokenflow.wire import ErrorBody
-from tokenflowd.context import Context
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.link import COMMAND_LIMIT_S
+
+if TYPE_CHECKING:
+    from tokenflowd.context import Context
 
 LIMIT_S = COMMAND_LIMIT_S
 
 
-def engine_of(context: Context, why_not: str | None) -> EngineProcess | None:
+def engine_of(context: "Context", why_not: str | None) -> EngineProcess | None:
     """The engine that serves. Without one: ConflictError, which ends in `why_not`, or None where that is None."""
     engine = context.supervisor.lifecycle.engine
     if engine is not None and engine.serving_since_s is not None:

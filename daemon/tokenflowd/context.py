@@ -11,6 +11,7 @@ from tokenflowd.operations import Operations
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.snapshot import Snapshots
 from tokenflowd.supervisor import Supervisor
+from tokenflowd.tuner import Tuner
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Context:
     events: EventBook
     ending: Ending
     paths: DaemonPaths
+    tuner: Tuner
 
 
 CONTEXT = web.AppKey("context", Context)

@@ -12,6 +12,7 @@ from tokenflowd import leftover, server
 from tokenflowd.changes import Changes
 from tokenflowd.context import Context
 from tokenflowd.control_socket import ControlSocket
+from tokenflowd.effects import Effects
 from tokenflowd.ending import Ending
 from tokenflowd.event_book import EventBook
 from tokenflowd.lifecycle import EngineLifecycle
@@ -21,6 +22,7 @@ from tokenflowd.paths import DaemonPaths
 from tokenflowd.settings import OnDaemonStop, Settings
 from tokenflowd.snapshot import Snapshots
 from tokenflowd.supervisor import Supervisor
+from tokenflowd.tuner import Tuner
 
 log = structlog.get_logger()
 
@@ -41,15 +43,17 @@ class Daemon:
         operations = Operations(self._changes)
         lifecycle = EngineLifecycle(settings, self.paths, self._changes, self._events)
         self.supervisor = Supervisor(settings, lifecycle, operations, self._events)
+        self._effects = Effects(lifecycle, self._events, settings.effect_window_s)
         limits = Limits(settings.busy_after_s, settings.wedged_after_s, settings.telemetry_stale_after_s)
         self._context = Context(
             supervisor=self.supervisor,
             operations=operations,
-            snapshots=Snapshots(self.supervisor, self.paths, limits, settings.tunables, on_demand=on_demand),
+            snapshots=Snapshots(self.supervisor, self.paths, limits, on_demand=on_demand),
             changes=self._changes,
             events=self._events,
             ending=self.ending,
             paths=self.paths,
+            tuner=Tuner(lifecycle, self._effects),
         )
         self._socket: ControlSocket | None = None
         self._runner: web.AppRunner | None = None
@@ -71,11 +75,13 @@ class Daemon:
         except BaseException:
             self._socket.close()
             raise
+        self._effects.start()
         log.info("daemon_serves", socket=str(self.paths.socket), version=__version__)
 
     async def close(self) -> None:
         """Ends the engine (or lets go of it, `on_daemon_stop`), then the server; the socket goes last."""
         self.ending.forget()
+        self._effects.stop()
         try:
             if self._settings.on_daemon_stop is OnDaemonStop.STOP:
                 self.supervisor.stop(None, "the daemon's end")

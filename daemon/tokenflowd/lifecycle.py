@@ -28,6 +28,8 @@ from tokenflowd.paths import DaemonPaths
 from tokenflowd.plan import EnginePlan
 from tokenflowd.preflight import Report
 from tokenflowd.settings import Settings
+from tokenflowd.tunable_levels import TunableLevels
+from tokenflowd.tuned_file import TunedFile
 
 log = structlog.get_logger()
 _CRASH_GRACE_S = 2.0
@@ -42,6 +44,7 @@ class EngineLifecycle:
         self.reason: str | None = None
         self.engine: EngineProcess | None = None
         self.plan: EnginePlan | None = None
+        self.levels = TunableLevels(settings.tunables, TunedFile(paths.tuned))
         self._settings = settings
         self._paths = paths
         self._changes = changes
@@ -92,10 +95,9 @@ class EngineLifecycle:
         return engine
 
     def _spawn(self, plan_: EnginePlan) -> EngineProcess:
+        settings = plan.plugin_settings(plan_.profile, self.levels.above_profile(plan_.profile))
         link_folder = self._paths.make_link_folder()
-        environment = plan.environment(
-            plan_.profile, plan.plugin_settings(plan_.profile, self._settings.tunables), link_folder
-        )
+        environment = plan.environment(plan_.profile, settings, link_folder)
         command = plan_.command(self._settings.engine_command)
         try:
             engine = EngineProcess.spawn(plan_, command, environment, link_folder, self._paths.engine_log, self._events)

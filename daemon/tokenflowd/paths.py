@@ -16,6 +16,7 @@ class DaemonPaths:
     lock: Path
     record: Path
     engine_log: Path
+    tuned: Path
 
     @classmethod
     def of(cls, socket: Path) -> "DaemonPaths":
@@ -38,6 +39,7 @@ class DaemonPaths:
             lock=socket.with_name(f"{socket.name}.lock"),
             record=engine_record,
             engine_log=engine_record.with_suffix(".log"),
+            tuned=locations.tuned_file(socket),
         )
 
     def make_link_folder(self) -> Path:

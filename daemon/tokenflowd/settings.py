@@ -52,6 +52,8 @@ class Settings(BaseSettings):
     """Between the request to end and the kill."""
     farewell_s: float = Field(default=2.0, ge=0)
     """How long an on-demand daemon waits for the client to read that its engine has stopped."""
+    effect_window_s: float = Field(default=180.0, ge=0, le=3600)
+    """How long after a change its effect is told, compared with as long before it; 0: never."""
     socket_group: str | None = None
     """A group whose members may use the control socket (mode 0660); without one it is the owner's alone (0600)."""
     engine_command: list[str] = []
@@ -91,10 +93,25 @@ def load(**overrides: Any) -> Settings:
         raise ConfigurationError(faults_text(error, _sources()), hint=_HINT) from error
 
 
-def _tunables_of_environment() -> dict[str, str]:
-    """`TOKENFLOW_MODE=enforce` and so on: a tunable's name in capitals."""
+def tunable_variables() -> dict[str, str]:
+    """By tunable, the variable of the environment that sets it: `TOKENFLOW_MODE` and so on."""
     names = {key: f"{_PREFIX}{key.upper()}" for key in TunableOverrides.model_fields}
-    return {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
+    return {key: name for key, name in names.items() if os.environ.get(name)}
+
+
+def files_of_tunables() -> dict[str, Path]:
+    """By tunable, the settings file that sets it: the strongest of them. Raises ConfigurationError."""
+    found: dict[str, Path] = {}
+    for path in locations.settings_files():
+        if path.is_file():
+            table, _ = read_table(path, _HINT)
+            tunables = table.get("tunables")
+            found |= dict.fromkeys(tunables if isinstance(tunables, dict) else (), path)
+    return found
+
+
+def _tunables_of_environment() -> dict[str, str]:
+    return {key: os.environ[name] for key, name in tunable_variables().items()}
 
 
 def _sources() -> str:

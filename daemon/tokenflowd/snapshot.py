@@ -33,7 +33,6 @@ from tokenflowd.engine_process import EngineProcess
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.observation import Limits
 from tokenflowd.paths import DaemonPaths
-from tokenflowd.profiles.tunables import TunableOverrides
 from tokenflowd.queries import RequestQuery
 from tokenflowd.supervisor import Supervisor
 
@@ -48,14 +47,12 @@ class Snapshots:
         supervisor: Supervisor,
         paths: DaemonPaths,
         limits: Limits,
-        host_tunables: TunableOverrides,
         *,
         on_demand: bool,
     ) -> None:
         self._supervisor = supervisor
         self._paths = paths
         self._limits = limits
-        self._host_tunables = host_tunables
         self._on_demand = on_demand
         self._started_s = time.monotonic()
 
@@ -110,8 +107,8 @@ class Snapshots:
             tunables=tunable_rows.rows(
                 reply.tunables if reply else None,
                 reply.tuned_keys if reply else [],
-                profile.tunables if profile else None,
-                self._host_tunables,
+                profile,
+                self._lifecycle.levels,
             ),
         )
 
@@ -179,7 +176,8 @@ class Snapshots:
         plan = self._lifecycle.plan
         if plan is None or telemetry is None or not telemetry.blocked_by or telemetry.mode is Mode.ENFORCE:
             return False
-        return self._host_tunables.over(plan.profile.tunables).mode is Mode.ENFORCE
+        wanted = self._lifecycle.levels.untuned(plan.profile) | self._lifecycle.levels.persisted()
+        return bool(wanted["mode"] == Mode.ENFORCE)
 
     def _silence_s(self, telemetry: Telemetry | None, now_s: float) -> float:
         engine = self._lifecycle.engine

@@ -5,9 +5,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
 
-from tokenflow.errors import ConfigurationError, ConflictError, OperationError, TokenFlowError
+from tokenflow.errors import ConflictError, OperationError, TokenFlowError
 from tokenflow.events import EventKind, Term
 from tokenflow.wire import EngineState
 from tokenflowd import plan
@@ -110,13 +109,7 @@ class Supervisor:
 
     def _draft(self, name: str, extra_arguments: list[str]) -> EnginePlan:
         profile = store.load(name)
-        try:
-            plan.plugin_settings(profile, self._settings.tunables)
-        except ValidationError as error:
-            raise ConfigurationError(
-                f"the profile's tunables and the host's do not fit together: {error.errors()[0]['msg']}",
-                hint=f"correct [tunables] of {name} or of tokenflow.toml, then: tfctl start {name}",
-            ) from error
+        self.lifecycle.levels.above_profile(profile)
         return plan.make(profile, extra_arguments)
 
     def _already_serving(self, name: str, extra_arguments: list[str], who: str | None) -> Operation:

@@ -21,6 +21,7 @@ class EventKind(StrEnum):
     ABORTED = "aborted"  # ended by an operator
     MODE = "mode"
     TUNED = "tuned"
+    EFFECT = "effect"  # what readers experienced before and after a change
     OVERLOAD_ENTERED = "overload_entered"
     OVERLOAD_LEFT = "overload_left"
     FAULT = "fault"

@@ -43,8 +43,31 @@ def engine_record(socket: Path) -> Path:
 
     Another socket than the user's own has files of its own, so that two daemons never mix.
     """
-    mark = "" if socket == user_socket() else "-" + hashlib.sha256(str(socket).encode()).hexdigest()[:8]
+    mark = "" if socket == user_socket() else _mark(socket)
     return user_state_folder() / f"engine{mark}.json"
+
+
+def engine_records(explicit: Path | None) -> list[Path]:
+    """Where a client looks for an engine's record: that of the socket named, else the user's own, then the system's."""
+    if explicit is not None:
+        return [engine_record(explicit.expanduser().absolute())]
+    system = _SYSTEM_RUNTIME / "control.sock"
+    marked = _SYSTEM_STATE / f"engine{_mark(system)}.json"
+    return [engine_record(user_socket()), marked, _SYSTEM_STATE / "engine.json"]
+
+
+def tuned_file(socket: Path) -> Path:
+    """What was tuned and is to outlive the engine, of the daemon of a control socket; marked as `engine_record` is.
+
+    The system's daemon has a state folder of its own (its unit says so), so its file has no mark.
+    """
+    mark = "" if socket in (user_socket(), _SYSTEM_RUNTIME / "control.sock") else _mark(socket)
+    return user_state_folder() / f"tuned{mark}.toml"
+
+
+def _mark(socket: Path) -> str:
+    """Tells the files of one control socket's daemon from another's."""
+    return "-" + hashlib.sha256(str(socket).encode()).hexdigest()[:8]
 
 
 def cache_folder() -> Path:

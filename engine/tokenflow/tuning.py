@@ -8,20 +8,33 @@ import msgspec
 from tokenflow.policy.states import RequestState
 from tokenflow.wire import Document
 
+ALL_KEYS = "*"  # in `TuneRequest.reset`
+
 
 class Origin(StrEnum):
     """Where a tunable's value comes from, weakest first."""
 
     DEFAULT = "default"
     PROFILE = "profile"
-    HOST = "host"  # tokenflow.toml or TOKENFLOW_*
-    TUNED = "tuned"
+    FILE = "file"  # [tunables] of a tokenflow.toml
+    ENVIRONMENT = "environment"  # TOKENFLOW_*
+    PERSISTED = "persisted"  # tuned with --persist
+    TUNED = "tuned"  # until the engine stops
+
+
+class Applies(StrEnum):
+    """When a change is in force."""
+
+    LIVE = "live"  # at once
+    DRAIN = "drain"  # for streams that begin afterwards; for all once those of now have ended
+    RESTART = "restart"  # when the engine starts anew
 
 
 class TunableRow(msgspec.Struct, kw_only=True):
     """One tunable. `value` is read back from the engine; null where none serves.
 
-    `minimum` and `maximum` are null where there are `choices`.
+    `minimum` and `maximum` are null where there are `choices`. `source` is the file, variable or profile that `origin`
+    stands for, null where there is none. `persisted` is what the next engine will start with; null: none was persisted.
     """
 
     key: str
@@ -32,6 +45,9 @@ class TunableRow(msgspec.Struct, kw_only=True):
     choices: list[str]
     origin: Origin | None
     text: str
+    source: str | None = None
+    persisted: Any = None
+    applies: Applies = Applies.LIVE
 
 
 class TunablesDocument(Document, kw_only=True):
@@ -44,11 +60,15 @@ class TunablesDocument(Document, kw_only=True):
 
 
 class TuneRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """PATCH /v1/tunables: all of `changes` or none. `if_revision`: only if nobody has changed anything since."""
+    """PATCH /v1/tunables: all of `changes` and `reset`, or none. `if_revision`: only if nobody has changed anything
+    since. `persist`: the changes outlive the engine, and are possible without one. `reset`: these keys go back to what
+    profile and host say, and what was persisted of them is forgotten; `["*"]` is all of them."""
 
-    changes: dict[str, Any]
+    changes: dict[str, Any] = {}
     if_revision: int | None = None
     dry_run: bool = False
+    persist: bool = False
+    reset: list[str] = []
 
 
 class HoldDocument(Document, kw_only=True):

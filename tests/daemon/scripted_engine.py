@@ -18,6 +18,7 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
 """
 
 import http.server
+import json
 import mmap
 import os
 import shutil
@@ -28,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import zmq
@@ -49,6 +50,9 @@ kept = []
 def option(name: str, default: str = "") -> str:
     arguments = sys.argv[1:]
     return arguments[arguments.index(name) + 1] if name in arguments else default
+
+
+SCRIPT = option("--script", "serve").partition("=")[0]
 
 
 class Behaviour:
@@ -108,11 +112,19 @@ class Policy:
     """What the scheduler of the script has in force."""
 
     def __init__(self) -> None:
-        self.tunables = Tunables()
+        told = json.loads(os.environ.get("TOKENFLOW_SETTINGS", "{}"))
+        named = {key: told[key] for key in ("mode", "variant", "default_rate_tok_s") if key in told}
+        self.tunables, _ = check(named | told.get("tunables", {}), Tunables())
+        if SCRIPT == "blocked" and self.tunables.mode is Mode.ENFORCE:
+            self.tunables = replace(self.tunables, mode=Mode.OBSERVE)
+        self._initial = plain(self.tunables)
         self.revision = 0
         self.held: set[str] = set()
         self.events: list[Event] = []
         self.event_count = 0
+
+    def tuned_keys(self, tunables: Tunables) -> list[str]:
+        return [key for key, value in plain(tunables).items() if value != self._initial[key]]
 
     def note(self, kind: EventKind, rid: str | None = None, who: str | None = None, **terms) -> None:
         self.event_count += 1
@@ -135,7 +147,7 @@ class Policy:
                     self.tunables = tunables
                     self.revision += 1
                     self.note(EventKind.TUNED, who=command.who, changed=",".join(command.changes))
-                return {"tunables": plain(tunables), "tuned_keys": [*command.changes]}
+                return {"tunables": plain(tunables), "tuned_keys": self.tuned_keys(tunables)}
             case link.PauseRequest(rid="rid-1") | link.ResumeRequest(rid="rid-1"):
                 kind = EventKind.HELD if isinstance(command, link.PauseRequest) else EventKind.UNHELD
                 self.note(kind, command.rid, command.who)
@@ -146,7 +158,7 @@ class Policy:
             case link.PauseRequest() | link.ResumeRequest() | link.ExplainStream():
                 return {"error_code": "not_found", "error_message": "no such request", "error_hint": "tfctl ps"}
             case _:
-                return {"tunables": plain(self.tunables), "tuned_keys": []}
+                return {"tunables": plain(self.tunables), "tuned_keys": self.tuned_keys(self.tunables)}
 
 
 def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telemetry:

@@ -32,7 +32,7 @@ from tokenflow.errors import (
 )
 from tokenflow.policy.states import Mode, RequestState
 from tokenflow.policy.tunables import Tunables, check
-from tokenflow.tuning import AbortDocument, HoldDocument, TunablesDocument, TuneRequest
+from tokenflow.tuning import AbortDocument, HoldDocument, Origin, TunablesDocument, TuneRequest
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
@@ -98,7 +98,8 @@ class FakeDaemon:
         return fixed(RequestsDocument(requests=rows[:limit], total_count=len(rows)))
 
     def tune(self, wish: TuneRequest) -> TunablesDocument:
-        if self.state not in ALIVE:
+        is_alive = self.state in ALIVE
+        if not (is_alive or wish.persist or wish.reset):
             raise ConflictError("no engine is serving, so there is nothing to tune", hint="tfctl start")
         if wish.if_revision not in (None, 0):
             raise RevisionError("the tunables are at revision 0 by now", hint="look at them again: tfctl tune")
@@ -106,8 +107,12 @@ class FakeDaemon:
         if problems:
             text = "; ".join(problem.message for problem in problems)
             raise UsageError(text, hint="see every key with its range: tfctl tune", field=problems[0].key)
-        document = tunables_document(tunables, tuned=tuple(wish.changes), revision=0 if wish.dry_run else 1)
+        revision = 0 if wish.dry_run or not is_alive else 1
+        document = tunables_document(tunables if is_alive else None, tuned=tuple(wish.changes), revision=revision)
         document.dry_run = wish.dry_run
+        for row in document.tunables:
+            if wish.persist and not wish.dry_run and row.key in wish.changes:
+                row.persisted, row.origin = getattr(tunables, row.key), Origin.PERSISTED if is_alive else None
         return document
 
     def begin(self, kind: str, target: EngineState) -> OperationDocument:

@@ -30,6 +30,7 @@ def home(monkeypatch):
         monkeypatch.setenv(name, str(folder / name))
     monkeypatch.setattr(locations, "_SYSTEM_RUNTIME", folder / "run")
     monkeypatch.setattr(locations, "_SYSTEM_CONFIG", folder / "etc")
+    monkeypatch.setattr(locations, "_SYSTEM_STATE", folder / "lib")
     for name in ("NO_COLOR", "TOKENFLOW_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "100")

@@ -20,10 +20,12 @@ async def put_mode(request: web.Request) -> web.StreamResponse:
     wish = await read_body(request, ModeRequest)
     engine = commands.engine_of(context, "so there is no mode to set")
     assert engine is not None
-    deadline_s = time.monotonic() + commands.LIMIT_S
-    command = link.SetMode(mode=wish.mode, deadline_s=deadline_s, who=caller(request))
+    who = caller(request)
+    before = context.snapshots.mode().mode
+    command = link.SetMode(mode=wish.mode, deadline_s=time.monotonic() + commands.LIMIT_S, who=who)
     reply = commands.checked(await engine.command(command))
-    log.info("mode_set", mode=wish.mode.value, revision=reply.revision, by=command.who)
+    log.info("mode_set", mode=wish.mode.value, revision=reply.revision, by=who)
+    context.tuner.effects.note({"mode": before}, {"mode": wish.mode.value}, who)
     context.changes.notify()
     return answer(context.snapshots.mode())
 

@@ -8,8 +8,8 @@ from tfctl.options import Command
 from tfctl.output import write_json, write_line
 from tfctl.session import Session
 from tfctl.views.tunables import changed_lines, table
-from tokenflow.errors import UnsupportedError, UsageError
-from tokenflow.tuning import TunablesDocument, TuneRequest
+from tokenflow.errors import UsageError
+from tokenflow.tuning import ALL_KEYS, TunablesDocument, TuneRequest
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -22,7 +22,13 @@ def tune(
         typer.Argument(metavar="KEY=VALUE", show_default=False, help="New values; without any, show all."),
     ] = None,
     persist: Annotated[
-        bool, typer.Option("--persist", show_default=False, help="Keep them over restarts (not possible yet).")
+        bool, typer.Option("--persist", show_default=False, help="Keep them over restarts; needs no engine.")
+    ] = False,
+    reset: Annotated[
+        bool,
+        typer.Option(
+            "--reset", show_default=False, help="Back to what profile and settings say: the KEYs named, or all."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", show_default=False, help="Check them and show what would be in force.")
@@ -34,21 +40,17 @@ def tune(
 ) -> None:
     """Show or change the policy's values.
 
-    All of the new values are put in force, or none. They hold until the engine is stopped.
+    All of the new values are put in force, or none. They hold until the engine is stopped, or for good with --persist.
     """
     session = Session(ctx)
-    changes = _parsed(settings or [])
-    if persist:
-        raise UnsupportedError(
-            "values cannot be kept over restarts yet",
-            hint="write them into [tunables] of tokenflow.toml, and tune without --persist: tfctl tune KEY=VALUE",
-            field="persist",
-        )
-    if not changes and (dry_run or if_revision is not None):
+    words = settings or []
+    changes = _parsed([word for word in words if not reset or "=" in word])
+    forgotten = _forgotten(words) if reset else []
+    if not changes and not reset and (dry_run or persist or if_revision is not None):
         raise UsageError("there is nothing to change", hint="tfctl tune --dry-run quantum_s=2")
     client = session.client()
-    if changes:
-        body = TuneRequest(changes=changes, if_revision=if_revision, dry_run=dry_run)
+    if changes or reset:
+        body = TuneRequest(changes=changes, if_revision=if_revision, dry_run=dry_run, persist=persist, reset=forgotten)
         document = client.patch("/v1/tunables", body, TunablesDocument)
     else:
         document = client.get("/v1/tunables", TunablesDocument)
@@ -56,8 +58,13 @@ def tune(
     if session.as_json:
         write_json(document)
         return
-    for line in changed_lines(document, changes) if changes else table(document, session.look):
+    for line in changed_lines(document, [*changes, *forgotten]) if changes or reset else table(document, session.look):
         write_line(line)
+
+
+def _forgotten(words: list[str]) -> list[str]:
+    """The keys to reset. None named: all."""
+    return [word.strip() for word in words if "=" not in word] or [ALL_KEYS]
 
 
 def _parsed(settings: list[str]) -> dict[str, object]:
