@@ -99,6 +99,7 @@ def plugin_settings(profile: Profile, overrides: TunableOverrides) -> dict[str, 
     settings = {key: tunables.pop(key) for key in ("mode", "variant", "default_rate_tok_s") if key in tunables}
     return settings | {
         "tunables": tunables,
+        "priors": profile.performance.priors() if profile.performance else {},
         **profile.clients.model_dump(mode="json"),
         "classes": {name: section.model_dump() for name, section in profile.classes.items()},
     }

@@ -3,6 +3,8 @@
 import math
 import re
 import tomllib
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +15,7 @@ from tokenflow.errors import ConfigurationError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _HEADER = re.compile(r"^\s*\[([^\[\]]+)\]\s*(?:#.*)?$")
+_ITEM_HEADER = re.compile(r"^\s*\[\[([^\[\]]+)\]\]\s*(?:#.*)?$")  # of an array of tables
 
 
 def read_table(path: Path, hint: str) -> tuple[dict[str, Any], str]:
@@ -37,19 +40,32 @@ def read_model(path: Path, kind: type[ModelT], hint: str) -> ModelT:
         raise ConfigurationError(faults_text(error, str(path), text), hint=hint) from error
 
 
-def faults_text(error: ValidationError, source: str, text: str = "") -> str:
-    """`SOURCE:LINE: key: what is wrong`, one line a fault, in the order of the file; what has no line comes last."""
-    placed = []
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a file. `line` None: it cannot be said where; `key` empty: the file as a whole."""
+
+    line: int | None
+    key: str
+    message: str
+
+    def text(self, source: str) -> str:
+        """`SOURCE:LINE: key: what is wrong`"""
+        place = source if self.line is None else f"{source}:{self.line}"
+        return f"{place}: {self.key or 'file'}: {self.message}"
+
+
+def find_faults(error: ValidationError, text: str = "") -> list[Fault]:
+    """In the order of the file; what has no line comes last."""
+    found = []
     for fault in error.errors(include_url=False):
-        line = find_line(text, [str(part) for part in fault["loc"]])
-        placed.append((math.inf if line is None else line, _fault_line(fault, source, line)))
-    return "\n".join(text for _, text in sorted(placed, key=lambda pair: pair[0]))
+        keys = [str(part) for part in fault["loc"]]
+        found.append(Fault(find_line(text, keys), ".".join(keys), _in_plain_words(fault)))
+    return sorted(found, key=lambda fault: math.inf if fault.line is None else fault.line)
 
 
-def _fault_line(fault: ErrorDetails, source: str, line: int | None) -> str:
-    keys = [str(part) for part in fault["loc"]]
-    place = source if line is None else f"{source}:{line}"
-    return f"{place}: {'.'.join(keys) or 'file'}: {_in_plain_words(fault)}"
+def faults_text(error: ValidationError, source: str, text: str = "") -> str:
+    """One line a fault (`Fault.text`), in the order of the file; what has no line comes last."""
+    return "\n".join(fault.text(source) for fault in find_faults(error, text))
 
 
 def _in_plain_words(fault: ErrorDetails) -> str:
@@ -68,9 +84,13 @@ def find_line(text: str, keys: list[str]) -> int | None:
     """Where a key stands in a TOML text; else the nearest enclosing table; else None."""
     best: tuple[int, int] | None = None  # (how many keys match, line)
     table: list[str] = []
+    items: Counter[str] = Counter()
     for number, line in enumerate(text.splitlines(), start=1):
-        header = _HEADER.match(line)
-        if header is not None:
+        header, item = _HEADER.match(line), _ITEM_HEADER.match(line)
+        if item is not None:
+            table = path = [*_split_key(item.group(1)), str(items[item.group(1)])]
+            items[item.group(1)] += 1
+        elif header is not None:
             table = _split_key(header.group(1))
             path = table
         elif "=" in line and not line.lstrip().startswith("#"):

@@ -91,7 +91,18 @@ def profile_folders() -> list[tuple[str, Path]]:
         ("built-in", _shipped("profiles")),
         ("host", _SYSTEM_CONFIG / "profiles.d"),
         ("user", user_config_folder() / "profiles"),
+        ("state", user_state_folder() / "profiles"),
     ]
+
+
+def new_profile_folders() -> list[tuple[str, Path]]:
+    """(origin, folder) of where a new profile is written: the first that can be written to.
+
+    Root on a host with the service writes where the service looks; the state folder is for a read-only /etc.
+    """
+    if os.geteuid() == 0 and _SYSTEM_CONFIG.is_dir():
+        return [("host", _SYSTEM_CONFIG / "profiles.d"), ("state", _SYSTEM_STATE / "profiles")]
+    return [("user", user_config_folder() / "profiles"), ("state", user_state_folder() / "profiles")]
 
 
 def settings_files() -> list[Path]:

@@ -7,11 +7,12 @@ import pytest
 
 from tokenflow import locations
 from tokenflow.errors import ConfigurationError, ProfileNotFoundError, UsageError
+from tokenflow.policy.costs import Costs
 from tokenflow.policy.states import Mode
 from tokenflow.sglang.settings import PluginSettings
 from tokenflowd import plan
 from tokenflowd.profiles import store
-from tokenflowd.profiles.check import faults
+from tokenflowd.profiles.check import report
 from tokenflowd.profiles.tunables import TunableOverrides
 
 GOOD = """
@@ -55,16 +56,126 @@ def test_an_unknown_name_leads_to_the_list(home: Path):
 
 def test_the_check_names_the_invalid_ones_alone(home: Path):
     path = write("odd", "nonsense = 1\n")
-    found = faults()
-    assert list(found) == [str(path)]
-    assert "nonsense: unknown key" in found[str(path)]
+    (found,) = [entry for entry in report([]) if entry["faults"]]
+    assert (found["path"], found["profile"]) == (str(path), None)
+    assert {"line": 1, "key": "nonsense", "message": "unknown key"} in found["faults"]
 
 
-def test_every_built_in_profile_is_valid(home: Path):
-    built_in = [file for file in store.find_all().values() if file.origin == "built-in"]
-    assert "demo-cpu" in [file.name for file in built_in]
-    for file in built_in:
-        assert store.load(file.name).name == file.name
+def test_the_check_fills_in_defaults_and_takes_paths(home: Path, tmp_path: Path):
+    path = write("mine", GOOD)
+    by_name, by_path, missing = report(["mine", str(path), str(tmp_path / "nosuch.toml")])
+    assert by_name == by_path
+    assert by_name["profile"]["engine"]["port"] == 30000
+    assert "no such file" in missing["faults"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ("a = 1\n= 2\n", 2, ""),
+        (GOOD.replace('"--tp", "2"', '"--port", "x"'), 8, "engine.args"),
+        (GOOD.replace('name = "mine"', 'name = "other"', 1), 2, "name"),
+    ],
+)
+def test_the_check_finds_what_is_no_matter_of_the_schema(home: Path, text: str, line: int, key: str):
+    write("mine", text)
+    (found,) = report(["mine"])
+    assert [(fault["line"], fault["key"]) for fault in found["faults"]] == [(line, key)]
+
+
+BUILT_IN = sorted((Path(__file__).parents[2] / "profiles").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
+def test_every_built_in_profile_is_valid(home: Path, path: Path):
+    profile = store.load(path.stem)
+    plan.plugin_settings(profile, TunableOverrides())
+    performance = profile.performance
+    if profile.engine.device == "cpu":
+        return
+    assert performance is not None
+    sections = (performance.decode, performance.prefill, performance.d2h, performance.h2d, performance.kv)
+    for section in (*sections, performance.capacity):
+        assert section is not None
+        assert section.how in ("derived", "assumed")  # nobody has measured them on the machine that will run them
+        assert len(section.source) > 20
+    options = profile.engine.args
+    assert float(options[options.index("--hicache-ratio") + 1]) >= 1
+    assert int(options[options.index("--context-length") + 1]) <= performance.kv.pool_tokens
+
+
+def test_the_built_in_profiles_are_those_that_were_asked_for():
+    names = {path.stem for path in BUILT_IN}
+    gpus = {"h200", "h100", "a100", "l40s", "a6000", "rtx4090"}
+    assert {name.partition("-")[0] for name in names} == gpus | {"demo"}
+    assert {name for name in names if name.endswith("32b")} == {
+        f"{gpu}-qwen2.5-32b" for gpu in ("h200", "h100", "a100")
+    }
+    for gpu in gpus:
+        assert {f"{gpu}-llama3-8b", f"{gpu}-qwen2.5-7b"} <= names
+
+
+@pytest.mark.parametrize("path", [path for path in BUILT_IN if path.stem != "demo-cpu"], ids=lambda path: path.stem)
+def test_the_capacity_of_a_built_in_profile_is_what_its_steps_say(home: Path, path: Path):
+    performance = store.load(path.stem).performance
+    assert performance is not None
+    step = performance.decode
+    for point in performance.capacity.points:
+        kv_tokens = point.streams * point.context_tokens
+        tok_s = point.streams / (step.fixed_s + step.row_s * point.streams + step.token_s * kv_tokens)
+        assert tok_s == pytest.approx(point.tok_s, rel=0.1)
+
+
+def test_what_a_profile_measured_reaches_the_policy(home: Path):
+    measured = """
+[performance.decode]
+how = "measured"
+source = "tfctl profile measure"
+fixed_s = 0.01
+row_s = 0.002
+token_s = 3e-6
+[performance.prefill]
+how = "measured"
+source = "tfctl profile measure"
+fixed_s = 0.02
+token_s = 0.0004
+[performance.h2d]
+how = "assumed"
+source = "a guess"
+bytes_s = 2e9
+both_bytes_s = 1e9
+[performance.tails]
+how = "measured"
+source = "tfctl profile measure"
+schedule_s = 0.3
+evict_s = 0.07
+[[performance.capacity.points]]
+streams = 8
+context_tokens = 100
+tok_s = 70
+"""
+    write("mine", GOOD + measured)
+    assert "performance.capacity.how: is missing" in "\n".join(faults_of("mine"))
+    write("mine", GOOD + measured.replace("[[perf", '[performance.capacity]\nhow = "measured"\nsource = "x"\n[[perf'))
+    text = plan.environment(
+        store.load("mine"), plan.plugin_settings(store.load("mine"), TunableOverrides()), Path("/l")
+    )
+    priors = msgspec.json.decode(text[plan.SETTINGS_ENV], type=PluginSettings).priors
+    costs = priors.costs()
+    assert (costs.prefill_fixed_s, costs.prefill_s_per_token, costs.schedule_s, costs.evict_tail_s) == (
+        *(0.02, 0.0004, 0.3, 0.07),
+    )
+    assert (costs.h2d_bytes_s, costs.d2h_bytes_s) == (1e9, Costs().d2h_bytes_s)
+    fit = priors.decode_fit()
+    assert fit.step_s(8, 800) == pytest.approx(0.01 + 0.016 + 0.0024)
+
+
+def test_a_fault_in_an_array_of_tables_is_found(home: Path):
+    points = "[[performance.capacity.points]]\nstreams = 8\ncontext_tokens = 9\ntok_s = 7\n"
+    bad = points.replace("tok_s = 7", "tok_s = -1")
+    path = write("mine", GOOD + '[performance.capacity]\nhow = "measured"\nsource = "x"\n' + points + bad)
+    (line,) = faults_of("mine")
+    assert line.startswith(f"{path}:{len(path.read_text().splitlines())}: performance.capacity.points.1.tok_s:")
 
 
 def test_a_users_profile_hides_a_built_in_one(home: Path):

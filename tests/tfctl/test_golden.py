@@ -11,7 +11,8 @@ import pytest
 from tfctl.commands import SUMMARIES
 
 FOLDER = Path(__file__).parent / "golden"
-GROUPED = ("engine install", "engine show", "profile list", "profile show")
+PROFILE = ("list", "show", "validate", "create", "diff", "apply")
+GROUPED = ("engine install", "engine show", *(f"profile {command}" for command in PROFILE))
 
 
 def check(name: str, text: str) -> None:

@@ -103,6 +103,14 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
     ("bench", "--url", "nowhere"): {"*": 2},
     ("profile", "list"): {"*": 0},
     ("profile", "show", "nosuch"): {"*": 78},
+    ("profile", "validate", "nosuch"): {"*": 78},
+    ("profile", "apply", "demo-cpu", "--dry-run"): {
+        "none": 69,
+        "garbage": 69,
+        "nonsense": 69,
+        "stopped": 1,
+        "*": 0,
+    },
     ("engine", "install"): {"*": 2},
 }
 CASES = [

@@ -6,6 +6,7 @@ import msgspec
 
 from tokenflow.events import EventRow
 from tokenflow.policy.states import RequestState
+from tokenflow.tuning import Applies
 from tokenflow.wire import Capacity, Document, EngineState, Latency, RequestsDocument, StatusDocument, Transfers
 
 
@@ -72,6 +73,62 @@ class ProfilesDocument(Document, kw_only=True):
 
 class ProfileDocument(Document, kw_only=True):
     """`tfctl profile show NAME --json`: the file's contents as they stand."""
+
+    name: str
+    origin: str
+    path: str
+    contents: dict[str, Any]
+
+
+class ProfileFault(msgspec.Struct, kw_only=True):
+    """One thing that is wrong with a profile. `line` null: it cannot be said where; `key` empty: the whole file."""
+
+    line: int | None
+    key: str
+    message: str
+
+    def text(self, source: str) -> str:
+        """`SOURCE:LINE: key: what is wrong`"""
+        place = source if self.line is None else f"{source}:{self.line}"
+        return f"{place}: {self.key or 'file'}: {self.message}"
+
+
+class CheckedProfile(msgspec.Struct, kw_only=True):
+    """One profile with all of its faults. `profile`: its contents with every default; null where there are faults."""
+
+    name: str
+    path: str
+    faults: list[ProfileFault]
+    profile: dict[str, Any] | None = None
+
+
+class ProfileCheckDocument(Document, kw_only=True):
+    """`tfctl profile validate --json`"""
+
+    profiles: list[CheckedProfile]
+
+
+class ProfileChange(msgspec.Struct, kw_only=True):
+    """One value that two profiles differ in; null: not set. `applies`: when an engine would work with the new one."""
+
+    key: str
+    old: Any
+    new: Any
+    applies: Applies
+
+
+class ProfileDiffDocument(Document, kw_only=True):
+    """`tfctl profile diff --json` and `apply --json`. `skipped`: tunables that settings or `--persist` hold."""
+
+    old: str
+    new: str
+    changes: list[ProfileChange]
+    skipped: list[str] = msgspec.field(default_factory=list)
+    restarted: bool = False
+
+
+class ProfileWrittenDocument(Document, kw_only=True):
+    """`tfctl profile create --json` and `measure --json`: the file that was written, and its contents."""
 
     name: str
     origin: str

@@ -12,7 +12,7 @@ from tfctl.commands import SUMMARIES
 
 BEGIN = "<!-- reference: begin -->"
 END = "<!-- reference: end -->"
-_SUBCOMMANDS = {"engine": ("install", "show"), "profile": ("list", "show")}
+_SUBCOMMANDS = {"engine": ("install", "show"), "profile": ("list", "show", "validate", "create", "diff", "apply")}
 
 
 def help_text(command: str) -> str:

@@ -4,9 +4,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
+from tokenflowd.profiles.performance import PerformanceSection
+from tokenflowd.profiles.section import Section
 from tokenflowd.profiles.tunables import TunableOverrides
 
 DEMO_MODEL = "demo"
@@ -24,29 +26,25 @@ def _check_model_path(value: str) -> str:
     return value
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ModelSection(_Section):
+class ModelSection(Section):
     path: Annotated[str, AfterValidator(_check_model_path)]
     """`demo` for the built-in demo model, else an absolute folder in Hugging Face's layout."""
     served_name: str = Field(min_length=1)
     """The model's name in the OpenAI API."""
 
 
-class EngineSection(_Section):
+class EngineSection(Section):
     device: Device
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=30000, ge=0, le=65535)
     """0: the daemon picks a free one at each start."""
-    args: list[str] = []
+    args: list[str] = Field(default_factory=list)
     """Further options of SGLang's server, one word an item."""
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     """Further environment variables of the engine."""
 
 
-class ClassSection(_Section):
+class ClassSection(Section):
     """One class of readers."""
 
     rate_tok_s: float | None = Field(default=None, ge=MIN_RATE_TOK_S, le=MAX_RATE_TOK_S)
@@ -68,7 +66,7 @@ class SlowClient(StrEnum):
     ABORT = "abort"
 
 
-class ClientsSection(_Section):
+class ClientsSection(Section):
     """What becomes of clients that do not take what is made for them."""
 
     slow_client: SlowClient = SlowClient.PREEMPT
@@ -80,7 +78,7 @@ class ClientsSection(_Section):
 ClassName = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
-class Profile(_Section):
+class Profile(Section):
     """A whole profile."""
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -88,5 +86,7 @@ class Profile(_Section):
     model: ModelSection
     engine: EngineSection
     tunables: TunableOverrides = TunableOverrides()
-    classes: dict[ClassName, ClassSection] = {}
+    classes: dict[ClassName, ClassSection] = Field(default_factory=dict)
     clients: ClientsSection = ClientsSection()
+    performance: PerformanceSection | None = None
+    """What the engine can do: the policy begins with it, and measures for itself from then on."""

@@ -35,7 +35,7 @@ def load(name: str) -> Profile:
         existing = ", ".join(files) or "none"
         raise ProfileNotFoundError(
             f"there is no profile named {name!r}; there are: {existing}",
-            hint="see them: tfctl profile list" if files else f"put one into {locations.profile_folders()[-1][1]}",
+            hint="see them: tfctl profile list" if files else "make one: tfctl profile create NAME",
             field="profile",
         )
     hint = f"correct the file, then: tfctl start {name}"

@@ -6,7 +6,6 @@ Runs on the scheduler's thread of rank 0. What it decides is carried out by `act
 from dataclasses import dataclass
 from typing import Any
 
-from tokenflow.policy.capacity import StepTimeFit
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.estimator import CostEstimator
 from tokenflow.policy.explain import explain
@@ -21,6 +20,7 @@ from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView, Reque
 from tokenflow.sglang.kept_kv import KeptKv
 from tokenflow.sglang.kv_tree import NO_COPIES, Copies
 from tokenflow.sglang.kv_watch import KvWatch
+from tokenflow.sglang.settings import Priors
 from tokenflow.sglang.step_meter import StepMeter
 from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
 from tokenflow.wire import Latency, Tail
@@ -66,14 +66,17 @@ class _Run:
 class PolicyDriver:
     """`decide` gives the plan of this moment; `tunables` may be replaced between two calls."""
 
-    def __init__(self, scheduler: Any, tracker: RequestTracker, tunables: Tunables, kept: KeptKv) -> None:
+    def __init__(
+        self, scheduler: Any, tracker: RequestTracker, tunables: Tunables, kept: KeptKv, priors: Priors | None = None
+    ) -> None:
+        priors = priors or Priors()
         self.tunables = tunables
-        self.costs = CostEstimator()
+        self.costs = CostEstimator(priors.costs())
         self.kv = KvWatch(scheduler, self.costs)
         self._scheduler = scheduler
         self._tracker = tracker
         self._kept = kept
-        self.steps = StepMeter(self.costs, StepTimeFit())
+        self.steps = StepMeter(self.costs, priors.decode_fit())
         self._table = RequestTable()
         self._runs: dict[str, _Run] = {}
         self._carry = Carry()

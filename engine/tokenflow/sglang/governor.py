@@ -31,7 +31,8 @@ class Governor:
         self.blockers = find_blockers(scheduler)
         self.tracker = RequestTracker(max_backlog_tokens=settings.max_backlog_tokens)
         self.builder = SnapshotBuilder(self.tracker)
-        self.driver = PolicyDriver(scheduler, self.tracker, _first_tunables(settings, self.blockers), actuator.kept)
+        tunables = _first_tunables(settings, self.blockers)
+        self.driver = PolicyDriver(scheduler, self.tracker, tunables, actuator.kept, settings.priors)
         self.actuator = actuator
         self.revision = 0  # counts changes of the tunables
         self.events = EventLog()

@@ -1,11 +1,14 @@
 """What the daemon tells the plugin at the engine's start, through the environment."""
 
 import os
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from tokenflow.policy.capacity import StepTimeFit
+from tokenflow.policy.costs import Costs
 from tokenflow.policy.states import Mode, RequestClass, Variant
 
 SETTINGS_ENV = "TOKENFLOW_SETTINGS"
@@ -38,6 +41,33 @@ def _default_classes() -> dict[str, ClassSettings]:
     }
 
 
+class Priors(msgspec.Struct, kw_only=True):
+    """What the profile says of the machine: decisions are made with it until the scheduler has measured for itself.
+
+    None: the policy's own careful guess. `decode_step`: seconds fixed, per stream and per token of context.
+    """
+
+    decode_step: tuple[float, float, float] | None = None
+    prefill_fixed_s: float | None = None
+    prefill_row_s: float | None = None
+    prefill_s_per_token: float | None = None
+    d2h_bytes_s: float | None = None
+    h2d_bytes_s: float | None = None
+    evict_fixed_s: float | None = None
+    load_fixed_s: float | None = None
+    schedule_s: float | None = None
+    evict_tail_s: float | None = None
+
+    def costs(self) -> Costs:
+        """The policy's guesses, with what is known in their place."""
+        known = {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
+        known.pop("decode_step", None)
+        return replace(Costs(), **known)
+
+    def decode_fit(self) -> StepTimeFit:
+        return StepTimeFit() if self.decode_step is None else StepTimeFit(self.decode_step)
+
+
 class PluginSettings(msgspec.Struct, kw_only=True):
     """Unknown keys are ignored, so that a newer daemon can run an older plugin."""
 
@@ -45,6 +75,7 @@ class PluginSettings(msgspec.Struct, kw_only=True):
     variant: Variant = Variant.TOKENFLOW
     default_rate_tok_s: float = 6.0
     tunables: dict[str, Any] = {}  # the others, by key
+    priors: Priors = msgspec.field(default_factory=Priors)
     slow_client: SlowClient = SlowClient.PREEMPT
     max_backlog_tokens: int = 512  # made and not taken by a client that does not drain its stream
     classes: dict[str, ClassSettings] = msgspec.field(default_factory=_default_classes)

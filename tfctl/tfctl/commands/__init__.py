@@ -22,5 +22,5 @@ SUMMARIES: dict[str, str] = {
     "logs": "Show the engine's log.",
     "bench": "Send streams to a server and measure what their readers get.",
     "engine": "Install or show the engine's packages.",
-    "profile": "List and show profiles.",
+    "profile": "List, check, make, compare and apply profiles.",
 }

@@ -1,67 +1,19 @@
 """`tfctl profile`"""
 
-import re
-from typing import Annotated
-
-import typer
-
-from tfctl.documents import ProfileDocument, ProfilesDocument, ProfileSummary
 from tfctl.options import Command, group
-from tfctl.output import Role, write_json, write_line
-from tfctl.profiles import find_faults, find_profiles, read_profile
-from tfctl.session import Session
+from tfctl.profile.apply import apply
+from tfctl.profile.create import create
+from tfctl.profile.diff import diff
+from tfctl.profile.listing import list_profiles, show
+from tfctl.profile.validate import validate
 
-app = group("List and show profiles.\n\nA profile says which model the engine runs, how, and under which policy.")
-
-
-@app.command("list", cls=Command)
-def list_profiles(ctx: typer.Context) -> None:
-    """List the profiles that can be started."""
-    session = Session(ctx)
-    found = find_profiles()
-    if session.options.quiet and not session.as_json:
-        for profile in found:
-            write_line(profile.name)
-        return
-    unreadable = {profile.path for profile in found if profile.error is not None}
-    faults = find_faults()
-    for profile in found:
-        profile.error = profile.error or faults.get(profile.path)
-    if session.as_json:
-        write_json(ProfilesDocument(profiles=found))
-        return
-    name_width = max([len("NAME"), *(len(profile.name) for profile in found)])
-    origin_width = max([len("ORIGIN"), *(len(profile.origin) for profile in found)])
-    write_line(session.look.paint(f"{'NAME':<{name_width}}  {'ORIGIN':<{origin_width}}  DESCRIPTION", Role.FAINT))
-    for profile in found:
-        text = profile.description or ""
-        if profile.error is not None:
-            word = "unreadable" if profile.path in unreadable else "invalid"
-            text = session.look.paint(f"{word}: {_in_one_line(profile)}", Role.BAD)
-        write_line(f"{profile.name:<{name_width}}  {profile.origin:<{origin_width}}  {text}".rstrip())
-
-
-def _in_one_line(profile: ProfileSummary) -> str:
-    """The first fault; its path is the one that `profile show` names."""
-    assert profile.error is not None
-    first, *others = profile.error.splitlines()
-    more = f" (and {len(others)} more)" if others else ""
-    if first.startswith(f"{profile.path}:"):
-        first = re.sub(r"^(\d+):", r"line \1:", first.removeprefix(f"{profile.path}:")).strip()
-    return first + more
-
-
-@app.command(cls=Command)
-def show(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="See: tfctl profile list.")],
-) -> None:
-    """Show a profile's contents and where it comes from."""
-    session = Session(ctx)
-    summary, text, contents = read_profile(name)
-    if session.as_json:
-        write_json(ProfileDocument(name=summary.name, origin=summary.origin, path=summary.path, contents=contents))
-        return
-    if not session.options.quiet:
-        write_line(session.look.paint(f"# {summary.path} ({summary.origin})", Role.FAINT))
-    write_line(text.rstrip("\n"))
+app = group(
+    "List, check, make, compare and apply profiles.\n\n"
+    "A profile says which model the engine runs, how, and under which policy."
+)
+app.command("list", cls=Command)(list_profiles)
+app.command(cls=Command)(show)
+app.command(cls=Command)(validate)
+app.command(cls=Command)(create)
+app.command(cls=Command)(diff)
+app.command(cls=Command)(apply)

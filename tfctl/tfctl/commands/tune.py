@@ -44,7 +44,7 @@ def tune(
     """
     session = Session(ctx)
     words = settings or []
-    changes = _parsed([word for word in words if not reset or "=" in word])
+    changes = parse_changes([word for word in words if not reset or "=" in word])
     forgotten = _forgotten(words) if reset else []
     if not changes and not reset and (dry_run or persist or if_revision is not None):
         raise UsageError("there is nothing to change", hint="tfctl tune --dry-run quantum_s=2")
@@ -67,7 +67,7 @@ def _forgotten(words: list[str]) -> list[str]:
     return [word.strip() for word in words if "=" not in word] or [ALL_KEYS]
 
 
-def _parsed(settings: list[str]) -> dict[str, object]:
+def parse_changes(settings: list[str]) -> dict[str, object]:
     """By key; the engine knows the types. Raises UsageError with every word that is no KEY=VALUE, or is said twice."""
     changes: dict[str, object] = {}
     problems = []

@@ -1,0 +1,1 @@
+"""The commands of `tfctl profile`, one file each."""
