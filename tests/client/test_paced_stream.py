@@ -43,6 +43,23 @@ def test_a_slow_reader_does_not_slow_the_connection():
         assert not stream.can_ack
 
 
+def test_a_reader_that_stands_still_says_so():
+    with (
+        StandIn(token_s=0.05, has_acks=True) as server,
+        PacedStream(server.url, body(1000), rate_tok_s=40.0, ack_interval_s=0.05) as stream,
+    ):
+        pieces = iter(stream)
+        for _ in range(5):
+            next(pieces)
+        until_s = time.monotonic() + 30
+        said: list[int] = []
+        while said[-2:] != [stream.consumed_tokens] * 2:
+            assert time.monotonic() < until_s, "it went silent"
+            time.sleep(0.05)
+            said = [ack["consumed_tokens"] for acks in list(server.acks.values()) for ack in acks]
+    assert said[-1] > 0
+
+
 def test_a_new_rate_is_told_with_an_ack():
     with (
         StandIn(token_s=0.05, has_acks=True) as server,

@@ -100,6 +100,21 @@ def test_a_new_rate_is_told_and_a_pause_stops_the_reading():
     assert found["consumed"] < found["received"] < 1000
 
 
+STAY_PAUSED = """
+session.pause(true);
+setTimeout(() => session.leave(), 2600);
+"""
+
+
+def test_a_paused_reader_says_once_a_second_that_it_stands_still():
+    with StandIn(token_s=0.02, has_acks=True) as server:
+        read(server, STAY_PAUSED, maxTokens=1000)
+    [acks] = server.acks.values()
+    consumed = [ack["consumed_tokens"] for ack in acks]
+    assert consumed.count(consumed[-1]) >= 2
+    assert consumed == sorted(consumed)
+
+
 def test_a_server_without_acks_is_read_all_the_same():
     with StandIn() as server:
         found = read(server, model="mine")

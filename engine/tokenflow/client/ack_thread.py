@@ -4,16 +4,21 @@ import contextlib
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable
 from urllib.parse import quote
 
 from tokenflow.client.http_stream import HttpStream
 
 _ACK_LIMIT_S = 5.0
+_STANDSTILL_S = 1.0  # a reader that stands still says so that often: without a word the server thinks that it reads on
 
 
 class AckThread:
-    """Acks what is new, until the stream is over or it is stopped. An ack that fails is made up for by the next one."""
+    """Acks what is new, until the stream is over or it is stopped, and once a second that nothing is.
+
+    An ack that fails is made up for by the next one.
+    """
 
     def __init__(self, stream: HttpStream, consumed_tokens: Callable[[], int], *, interval_s: float) -> None:
         self._stream = stream
@@ -33,15 +38,16 @@ class AckThread:
         self._rate_tok_s = rate_tok_s
 
     def _run(self) -> None:
-        acked_tokens = 0
+        acked_tokens, acked_s = 0, time.monotonic()
         connection = self._stream.connect(_ACK_LIMIT_S)
         with contextlib.closing(connection):
             while not self._stopped.wait(self._interval_s) and not self._stream.is_over.is_set():
                 consumed_tokens, rate_tok_s = self._consumed_tokens(), self._rate_tok_s
-                if consumed_tokens <= acked_tokens and rate_tok_s is None:
+                is_news = consumed_tokens > acked_tokens or rate_tok_s is not None
+                if not is_news and (not acked_tokens or time.monotonic() - acked_s < _STANDSTILL_S):
                     continue
                 if self._post(connection, consumed_tokens, rate_tok_s):
-                    acked_tokens = consumed_tokens
+                    acked_tokens, acked_s = consumed_tokens, time.monotonic()
                     if self._rate_tok_s == rate_tok_s:
                         self._rate_tok_s = None
 
