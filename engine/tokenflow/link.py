@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from tokenflow.counters import Counters
 from tokenflow.events import Event
 from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
@@ -92,6 +93,7 @@ class Telemetry(msgspec.Struct, kw_only=True):
     quality: Quality  # `stall_s_total` counts ended requests only: `tokenflow.rows` adds the live ones
     streams: list[StreamState]  # every live request, and those that have ended in the last few seconds
     disconnect_counts: dict[str, int] = {}  # clients that left early, by phase: `first_token` or `stream`
+    counters: Counters | None = None  # None: an older plugin, which counts less
     events: list[Event] = []  # since the last message, at most `MAX_EVENTS`; the rest comes with the next ones
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.quality.effective import (
+    added_weight,
     author_score,
     effective_tok_s,
     effective_tok_s_author,
@@ -225,3 +226,9 @@ def test_a_summary_of_nothing():
 
 def test_times_that_run_backwards_stand_still():
     assert StreamRecord.of(0.0, [1.0, 0.5, 2.0], 5.0).token_times_s.tolist() == [1.0, 1.0, 2.0]
+
+
+@given(st.floats(0, 500), st.integers(0, 300), st.floats(1, 4096))
+def test_the_live_weight_of_tokens_that_arrive_at_once_is_the_sum_of_their_weights(unread, added, length):
+    expected = token_weights(unread + np.arange(added, dtype=np.float64), length).sum()
+    assert added_weight(unread, added, length) == pytest.approx(expected, abs=1e-6, rel=1e-6)

@@ -102,6 +102,7 @@ def test_pauses_are_noted_once_they_are_made(stage):
     stage.governor.note(stage.actuator.paused, 2.0)
     stream = stage.governor.tracker.requests["x"].stream
     assert (stream.state, stream.reason) == (RequestState.PREEMPTED, Reason.PREEMPTED_SURPLUS)
+    assert stage.governor.tracker.counters.preemptions[stream.class_name][Reason.PREEMPTED_SURPLUS] == 1
 
 
 def test_ranks_that_differ_block_enforcing(stage):

@@ -88,6 +88,7 @@ def test_preemptions_are_summed_over_live_and_ended(tracker):
     req.make(1)
     builder.reconcile(scheduler_with([req]), 1.0)
     assert builder.quality(1.0).preemption_total == 2
+    assert tracker.counters.preemptions == {"batch": {"preempted_kv_full": 1}}, "once, however often it is looked at"
     req.finished_reason = FINISH_LENGTH()
     tracker.count_step([req], 2.0)
     assert builder.quality(2.0).preemption_total == 2

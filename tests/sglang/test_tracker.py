@@ -273,3 +273,54 @@ def test_hidden_reasoning_gives_no_runway_and_is_no_first_token():
     assert (buffer.generated_tokens, buffer.made_tokens) == (1, 7)
     assert entry.stream.first_token_s == 102.0
     assert tracker.totals.generated_tokens == 7
+
+
+def test_counters_by_class_follow_tokens_stalls_and_what_readers_could_use():
+    tracker, req = RequestTracker(), annotated("tf-a", 2.0)
+    tracker.see(req, 100.0)
+    req.make(30)
+    tracker.count_step([req], 100.5)
+    tracker.take_delivery(Delivery("tf-a", 30, 101.0))
+    counters = tracker.counters
+    assert counters.ttft_s["reading"].counts[5] == 1, "one second: its own bucket's bound"
+    # Of at most 100 tokens: those that meet up to 10 unread count fully, from 20 on not at all.
+    assert counters.effective_tokens["reading"] == 11 + sum((20 - unread) / 10 for unread in range(11, 20))
+    assert counters.generated_tokens == {}, "counted once a second, and at the end"
+    tracker.sample(101.0)
+    assert counters.generated_tokens == {"reading": 30}
+    assert counters.runway_s["reading"].count == 1
+    tracker.sample(118.0)
+    assert counters.stall_s == {"reading": 2.0}
+    req.make(5)
+    req.finished_reason = FINISH_LENGTH()
+    tracker.count_step([req], 119.0)
+    assert counters.generated_tokens == {"reading": 35}
+    assert counters.stall_s == {"reading": 3.0}
+    tracker.sample(130.0)
+    assert counters.stall_s == {"reading": 3.0}, "it has ended"
+
+
+def test_what_was_made_while_nobody_looked_is_not_counted_and_nothing_is_counted_twice():
+    tracker, req = RequestTracker(), annotated("tf-a", 2.0)
+    tracker.see(req, 100.0)
+    req.make(4)
+    tracker.count_step([req], 100.5)
+    tracker.clear()
+    req.make(10)
+    tracker.see(req, 101.0)
+    req.make(2)
+    tracker.count_step([req], 101.5)
+    tracker.sample(102.0)
+    assert tracker.counters.generated_tokens == {"reading": 6}
+
+
+def test_tokens_for_nobody_are_counted_by_class():
+    tracker, _ = delivered(10)
+    req = tracker.requests["tf-a"].req
+    tracker.take_delivery(Delivery("tf-a", 10, 101.5, True, True))
+    before = tracker.counters.effective_tokens["reading"]
+    req.make(3)
+    tracker.count_step([req], 110.0)
+    tracker.take_delivery(Delivery("tf-a", 13, 110.0, True, True))
+    assert tracker.counters.zombie_tokens == {"reading": 3}
+    assert tracker.counters.effective_tokens == {"reading": before}

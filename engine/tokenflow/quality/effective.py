@@ -1,5 +1,6 @@
 """Effective throughput: tokens that count. Two variants that differ, and both are reported (docs/metrics.md)."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -19,6 +20,19 @@ def token_weights(unread_tokens: NDArray[np.float64], length_tokens: float) -> N
     full, none = FULL_RATIO * length_tokens, NONE_RATIO * length_tokens
     weights: NDArray[np.float64] = np.clip((none - unread_tokens) / max(none - full, 1e-12), 0.0, 1.0)
     return weights
+
+
+def added_weight(unread_tokens: float, added_tokens: int, length_tokens: float) -> float:
+    """Sum of the weights of `added_tokens` that arrive at once at a reader who has `unread_tokens`: the live figure.
+
+    As `token_weights` of `unread_tokens`, `unread_tokens + 1` and so on, without an array.
+    """
+    full, none = FULL_RATIO * length_tokens, NONE_RATIO * length_tokens
+    whole = min(max(math.floor(full - unread_tokens) + 1, 0), added_tokens)
+    last = min(max(math.ceil(none - unread_tokens), whole), added_tokens)
+    count = last - whole
+    falling = count * (none - unread_tokens) - count * (whole + last - 1) / 2
+    return whole + falling / max(none - full, 1e-12)
 
 
 def effective_tokens(record: StreamRecord) -> float:

@@ -3,6 +3,7 @@
 Runs on the scheduler's thread of rank 0. What it decides is carried out by `actuator`, or only shown, by the mode.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,11 +73,11 @@ class PolicyDriver:
         priors = priors or Priors()
         self.tunables = tunables
         self.costs = CostEstimator(priors.costs())
-        self.kv = KvWatch(scheduler, self.costs)
+        self.kv = KvWatch(scheduler, self.costs, tracker.counters)
         self._scheduler = scheduler
         self._tracker = tracker
         self._kept = kept
-        self.steps = StepMeter(self.costs, priors.decode_fit())
+        self.steps = StepMeter(self.costs, priors.decode_fit(), tracker.counters)
         self._table = RequestTable()
         self._runs: dict[str, _Run] = {}
         self._carry = Carry()
@@ -86,8 +87,10 @@ class PolicyDriver:
 
     def decide(self, now_s: float) -> Plan:
         """Fills the table and asks the policy. The tracker's states must be of this moment."""
+        begin_s = time.perf_counter()
         view = self._look(now_s)
         decided = plan(view, self.tunables)
+        self._tracker.counters.decision_s.observe(time.perf_counter() - begin_s)
         self._carry, self._view, self._plan = decided.carry, view, decided
         return decided
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tokenflow.counters import Phase
 from tokenflow.events import EventKind
 from tokenflow.policy.plan import Action, Plan
 from tokenflow.policy.states import Mode, Reason, RequestState
@@ -158,12 +159,17 @@ class Governor:
                 entry.stream.state = RequestState.PREEMPTED
                 entry.stream.reason = self._swaps.paused(entry, now_s) or Reason.PREEMPTED_SURPLUS
                 entry.stream.preemption_count = req.retraction_count
+                self.tracker.counters.add_preemption(entry.stream.class_name, entry.stream.reason)
         self.driver.kv.poll(now_s)  # what was just written is acknowledged before the scheduler looks
 
     def note_resumed(self, now_s: float) -> None:
         """Right after SGLang's admission, while its requests still say where their KV came from."""
         known = self.tracker.requests
-        self._swaps.resumed([known[req.rid] for req in self.actuator.resumed if req.rid in known], now_s)
+        entries = [known[req.rid] for req in self.actuator.resumed if req.rid in known]
+        for entry in entries:
+            if entry.paused_since_s is not None:
+                self.tracker.counters.observe_transition(Phase.PAUSED, now_s - entry.paused_since_s)
+        self._swaps.resumed(entries, now_s)
 
     def note_released(self) -> None:
         """After the actuator has gone on with what is to leave the device."""

@@ -6,6 +6,7 @@ Nothing here changes anything: completions are looked at where SGLang keeps them
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tokenflow.counters import Counters, Direction
 from tokenflow.policy.estimator import CostEstimator
 from tokenflow.wire import TransferQueue, Transfers
 
@@ -32,7 +33,8 @@ class Pools(NamedTuple):
 class KvWatch:
     """Bound to the scheduler of one rank. Runs on its thread."""
 
-    def __init__(self, scheduler: Any, costs: CostEstimator) -> None:
+    def __init__(self, scheduler: Any, costs: CostEstimator, counters: Counters | None = None) -> None:
+        self._counters = counters or Counters()
         self._scheduler = scheduler
         self._tree = scheduler.tree_cache
         self._allocator = scheduler.token_to_kv_pool_allocator
@@ -70,8 +72,14 @@ class KvWatch:
             return
         for byte_count, service_s in self._writes.poll(controller.ack_write_queue):
             self._costs.observe_evict(now_s, byte_count, service_s)
+            self._count(Direction.D2H, service_s)
         for byte_count, service_s in self._loads.poll(controller.ack_load_queue):
             self._costs.observe_load(now_s, byte_count, service_s)
+            self._count(Direction.H2D, service_s)
+
+    def _count(self, direction: Direction, service_s: float) -> None:
+        if service_s > 0.0:  # else nobody timed it
+            self._counters.observe_transfer(direction, service_s)
 
     @property
     def d2h_backlog_bytes(self) -> int:

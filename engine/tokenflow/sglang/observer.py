@@ -23,6 +23,7 @@ from tokenflow.wire import Capacity, PluginState
 
 TELEMETRY_INTERVAL_S = 0.1
 DISABLED_INTERVAL_S = 1.0
+SAMPLE_INTERVAL_S = 1.0  # of runways, and of what counters are behind by
 POLL_INTERVAL_S = 0.005
 MAX_MESSAGES_PER_POLL = 256
 MAX_COMMANDS_PER_POLL = 32  # clients may ask for their rows as often as they like
@@ -48,6 +49,7 @@ class SchedulerObserver:
         self._had_work = False
         self._next_poll_s = 0.0
         self._next_telemetry_s = 0.0
+        self._next_sample_s = 0.0
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._telemetry = _bound(context, zmq.PUB, folder / link.TELEMETRY_SOCKET, link.TELEMETRY_QUEUE_COUNT)
         self._commands = _bound(context, zmq.ROUTER, folder / link.SCHEDULER_SOCKET)
@@ -171,11 +173,15 @@ class SchedulerObserver:
             capacity.capacity_tok_s = self.governor.driver.capacity_tok_s
             if capacity.capacity_tok_s:
                 capacity.headroom_ratio = 1.0 - capacity.demand_tok_s / capacity.capacity_tok_s
+            if now_s >= self._next_sample_s:
+                self._next_sample_s = now_s + SAMPLE_INTERVAL_S
+                self.tracker.sample(now_s)
             streams = self._builder.streams(now_s)
         self._telemetry.send(link.encode(self._message(now_s, capacity, streams)), zmq.NOBLOCK)
 
     def _message(self, now_s: float, capacity: Capacity, streams: list[link.StreamState]) -> link.Telemetry:
         self._sequence += 1
+        self.tracker.counters.plugin_spent_s = self.spent_s
         return link.Telemetry(
             plugin_version=__version__,
             engine_version=self._engine_version,
@@ -200,6 +206,7 @@ class SchedulerObserver:
             quality=self._builder.quality(now_s),
             streams=streams,
             disconnect_counts=self.tracker.totals.disconnect_counts,
+            counters=self.tracker.counters,
             events=self.governor.events.take(link.MAX_EVENTS),
         )
 

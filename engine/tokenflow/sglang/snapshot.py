@@ -29,7 +29,7 @@ class SnapshotBuilder:
         self._ttft_tail = Tail()
         self._ways_s: deque[tuple[float, float]] = deque(maxlen=TTFT_WINDOW_COUNT)
         self._way_tails = (Tail(), Tail())
-        self._made: deque[tuple[float, int]] = deque()
+        self._made: deque[tuple[float, int, float]] = deque()
 
     def take_retracted(self) -> list[TrackedRequest]:
         """Those whom SGLang itself was last found to have taken out, once."""
@@ -96,6 +96,7 @@ class SnapshotBuilder:
             elif stream.state is not RequestState.PREEMPTED:
                 # Not by us: the only cause that stock SGLang has for taking a stream out of the batch.
                 self._retracted.append(entry)
+                self._tracker.counters.add_preemption(stream.class_name, Reason.PREEMPTED_KV_FULL)
                 stream.state, stream.reason = RequestState.PREEMPTED, Reason.PREEMPTED_KV_FULL
                 stream.preemption_count = req.retraction_count
                 stream.kv_device_tokens = 0
@@ -120,10 +121,12 @@ class SnapshotBuilder:
             tracker.new_ttfts_s.clear()
             self._ttft_tail = tail_of(self._ttfts_s)
         live_preemption_count = sum(entry.stream.preemption_count for entry in tracker.requests.values())
+        raw_tok_s, effective_tok_s = self._rates_tok_s(now_s)
         return Quality(
             ttft_s=self._ttft_tail,
             stall_s_total=tracker.totals.ended_stall_s,
-            raw_tok_s=self._raw_tok_s(now_s),
+            raw_tok_s=raw_tok_s,
+            effective_tok_s=effective_tok_s,
             preemption_total=tracker.totals.ended_preemption_count + live_preemption_count,
             zombie_tokens_total=tracker.totals.zombie_tokens,
         )
@@ -139,12 +142,17 @@ class SnapshotBuilder:
         latency.front_end_s, latency.delivery_s = self._way_tails
         return latency
 
-    def _raw_tok_s(self, now_s: float) -> float:
-        self._made.append((now_s, self._tracker.totals.generated_tokens))
+    def _rates_tok_s(self, now_s: float) -> tuple[float, float]:
+        """Tokens made, and delivered ones by their weights, per second of the last few."""
+        totals = self._tracker.totals
+        self._made.append((now_s, totals.generated_tokens, totals.effective_tokens))
         while len(self._made) > 2 and now_s - self._made[1][0] >= RAW_RATE_WINDOW_S:
             self._made.popleft()
-        (first_s, first_tokens), (last_s, last_tokens) = self._made[0], self._made[-1]
-        return (last_tokens - first_tokens) / (last_s - first_s) if last_s > first_s else 0.0
+        (first_s, first_raw, first_effective), (last_s, last_raw, last_effective) = self._made[0], self._made[-1]
+        span_s = last_s - first_s
+        if span_s <= 0.0:
+            return 0.0, 0.0
+        return (last_raw - first_raw) / span_s, (last_effective - first_effective) / span_s
 
 
 def tail_of(samples: Sequence[float]) -> Tail:

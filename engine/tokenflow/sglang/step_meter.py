@@ -7,6 +7,7 @@ CPU, where the launch itself computes, it is too. A batch after which the loop w
 from dataclasses import dataclass
 from typing import Any
 
+from tokenflow.counters import Counters, Phase
 from tokenflow.policy.capacity import StepTimeFit, capacity_tok_s
 from tokenflow.policy.estimator import CostEstimator
 
@@ -30,7 +31,8 @@ class StepMeter:
     nothing from capacity, and what swaps cost beyond that is the policy's own doing.
     """
 
-    def __init__(self, costs: CostEstimator, fit: StepTimeFit) -> None:
+    def __init__(self, costs: CostEstimator, fit: StepTimeFit, counters: Counters | None = None) -> None:
+        self._counters = counters or Counters()
         self._costs = costs
         self._fit = fit
         self._previous: _Launched | None = None
@@ -54,6 +56,7 @@ class StepMeter:
         else:
             self._fit.observe(previous.batch_size, previous.context_tokens, step_s)
         self._costs.observe_schedule(now_s, step_s)
+        self._counters.observe_transition(Phase.SCHEDULE, step_s)
 
     def capacity_tok_s(self, slot_count: int, kv_total_tokens: int, mean_context_tokens: float) -> float | None:
         """Γ at the batch that could run; None until a few decode steps were seen."""

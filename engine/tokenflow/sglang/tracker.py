@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tokenflow.counters import Counters
 from tokenflow.link import Ack, Delivery, StreamState
 from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.reading import ReadingRate
 from tokenflow.policy.states import RateSource, RequestState
+from tokenflow.quality.effective import added_weight
 from tokenflow.sglang import annotation
 from tokenflow.sglang.readers import BATCH_READER
 
@@ -36,6 +38,9 @@ class TrackedRequest:
     is_backlogged: bool = False  # and more is made for it than is kept for such a client
     max_rate_tok_s: float | None = None  # the cap of its class
     reading: ReadingRate | None = None  # from its first ack on
+    length_tokens: float = 0.0  # the most that it may become; by it unread tokens are weighed
+    counted_tokens: int = 0  # of those made, so many are in the counters
+    counted_stall_s: float = 0.0
 
     @property
     def is_kept_out(self) -> bool:
@@ -48,6 +53,7 @@ class Totals:
     """Counters since the engine's start."""
 
     generated_tokens: int = 0
+    effective_tokens: float = 0.0  # delivered ones, by their weights
     zombie_tokens: int = 0  # made after their client had left
     disconnect_counts: dict[str, int] = field(default_factory=dict)  # clients that left early, by phase
     ended_stall_s: float = 0.0
@@ -61,6 +67,7 @@ class RequestTracker:
     requests: dict[str, TrackedRequest] = field(default_factory=dict)
     ended: dict[str, TrackedRequest] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
+    counters: Counters = field(default_factory=Counters)
     new_ttfts_s: list[float] = field(default_factory=list)
     new_ways_s: list[tuple[float, float]] = field(default_factory=list)  # of first tokens: made → sent → delivered
     max_backlog_tokens: int = 512  # of a client that does not drain its stream; above it nothing more is made
@@ -90,6 +97,8 @@ class RequestTracker:
         )
         entry = TrackedRequest(stream, req, last_seen_s=now_s, max_rate_tok_s=reader.max_rate_tok_s)
         entry.is_streamed = note is not None and note.is_streamed
+        entry.length_tokens = float(req.sampling_params.max_new_tokens or 0)
+        entry.counted_tokens = len(req.output_ids) if stream.is_met_midway else 0
         self.requests[req.rid] = entry
         return entry
 
@@ -117,6 +126,7 @@ class RequestTracker:
                 totals.generated_tokens += added_tokens
                 if entry.is_left:
                     totals.zombie_tokens += added_tokens
+                    self.counters.add_zombies(entry.stream.class_name, added_tokens)
                 elif entry.is_blocked:
                     backlog_tokens = buffer.generated_tokens - buffer.delivered_tokens
                     entry.is_backlogged = backlog_tokens > self.max_backlog_tokens
@@ -131,9 +141,11 @@ class RequestTracker:
         buffer = entry.stream.buffer
         if delivery.delivered_tokens > buffer.delivered_tokens:
             was_first = buffer.first_delivery_s is None
-            buffer.deliver(delivery.stamp_s, delivery.delivered_tokens)
+            self._deliver(entry, delivery)
             if was_first and buffer.rate_tok_s is not None and not entry.stream.is_met_midway:
-                self.new_ttfts_s.append(max(0.0, delivery.stamp_s - entry.stream.arrival_s))
+                ttft_s = max(0.0, delivery.stamp_s - entry.stream.arrival_s)
+                self.new_ttfts_s.append(ttft_s)
+                self.counters.observe_ttft(entry.stream.class_name, ttft_s)
                 self._note_way(entry.stream.first_token_s, delivery)
         entry.is_blocked = delivery.is_blocked
         entry.is_backlogged &= entry.is_blocked
@@ -144,6 +156,16 @@ class RequestTracker:
             buffer.end(delivery.stamp_s)  # nobody waits for more
             phase = "stream" if buffer.first_delivery_s is not None else "first_token"
             self.totals.disconnect_counts[phase] = self.totals.disconnect_counts.get(phase, 0) + 1
+
+    def _deliver(self, entry: TrackedRequest, delivery: Delivery) -> None:
+        """Each token counts by how much its reader had unread when it came: nothing where nobody reads along."""
+        buffer, before_tokens = entry.stream.buffer, entry.stream.buffer.delivered_tokens
+        buffer.deliver(delivery.stamp_s, delivery.delivered_tokens)
+        if buffer.has_reader and not entry.is_left:
+            added_tokens = buffer.delivered_tokens - before_tokens
+            weight = added_weight(before_tokens - buffer.consumed_tokens, added_tokens, entry.length_tokens)
+            self.totals.effective_tokens += weight
+            self.counters.add_effective(entry.stream.class_name, weight)
 
     def _note_way(self, made_s: float | None, delivery: Delivery) -> None:
         if made_s is not None and delivery.sent_s is not None:
@@ -206,6 +228,7 @@ class RequestTracker:
         stream.required_runway_s = stream.preemptible = None
         stream.preemption_count = preemption_count(entry.req)
         stream.buffer.end(now_s)
+        self._count(entry)
         self.totals.ended_stall_s += stream.buffer.stall_s
         self.totals.ended_preemption_count += stream.preemption_count
         entry.req = None
@@ -214,8 +237,30 @@ class RequestTracker:
         while len(self.ended) > KEEP_ENDED_COUNT:
             del self.ended[next(iter(self.ended))]
 
+    def sample(self, now_s: float) -> None:
+        """Once a second: brings the counters up to date and samples the runway of everybody who reads."""
+        for entry in self.requests.values():
+            buffer = entry.stream.buffer
+            buffer.advance(now_s)
+            self._count(entry)
+            runway_s = buffer.runway_s
+            if runway_s is not None and buffer.first_delivery_s is not None and not buffer.is_ended:
+                self.counters.observe_runway(entry.stream.class_name, runway_s)
+
+    def _count(self, entry: TrackedRequest) -> None:
+        """What has come since it was last counted."""
+        stream, buffer = entry.stream, entry.stream.buffer
+        if buffer.made_tokens > entry.counted_tokens:
+            self.counters.add_tokens(stream.class_name, buffer.made_tokens - entry.counted_tokens)
+            entry.counted_tokens = buffer.made_tokens
+        if buffer.stall_s > entry.counted_stall_s:
+            self.counters.add_stall(stream.class_name, buffer.stall_s - entry.counted_stall_s)
+            entry.counted_stall_s = buffer.stall_s
+
     def clear(self) -> None:
         """Forgets every request, and with it SGLang's objects: while the mode is off nothing is followed."""
+        for entry in self.requests.values():
+            self._count(entry)
         self.requests.clear()
         self.ended.clear()
 
