@@ -7,6 +7,7 @@ from aiohttp import web
 from tokenflowd.changes import Changes
 from tokenflowd.ending import Ending
 from tokenflowd.event_book import EventBook
+from tokenflowd.metrics.exporter import MetricsExporter
 from tokenflowd.operations import Operations
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.snapshot import Snapshots
@@ -22,6 +23,7 @@ class Context:
     changes: Changes
     events: EventBook
     ending: Ending
+    exporter: MetricsExporter
     paths: DaemonPaths
     tuner: Tuner
 

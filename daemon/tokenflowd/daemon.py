@@ -15,7 +15,11 @@ from tokenflowd.control_socket import ControlSocket
 from tokenflowd.effects import Effects
 from tokenflowd.ending import Ending
 from tokenflowd.event_book import EventBook
+from tokenflowd.gpus.watch import GpuWatch
 from tokenflowd.lifecycle import EngineLifecycle
+from tokenflowd.metrics.endpoint import MetricsEndpoint
+from tokenflowd.metrics.exporter import MetricsExporter
+from tokenflowd.metrics.listen import Listen
 from tokenflowd.observation import Limits
 from tokenflowd.operations import Operations
 from tokenflowd.paths import DaemonPaths
@@ -45,10 +49,14 @@ class Daemon:
         self.supervisor = Supervisor(settings, lifecycle, operations, self._events)
         self._effects = Effects(lifecycle, self._events, settings.effect_window_s)
         limits = Limits(settings.busy_after_s, settings.wedged_after_s, settings.telemetry_stale_after_s)
+        self.gpus = GpuWatch()
+        self.metrics = MetricsEndpoint(Listen.parse(settings.metrics_listen))
+        snapshots = Snapshots(self.supervisor, self.paths, limits, self.metrics, self.gpus, on_demand=on_demand)
         self._context = Context(
             supervisor=self.supervisor,
             operations=operations,
-            snapshots=Snapshots(self.supervisor, self.paths, limits, on_demand=on_demand),
+            snapshots=snapshots,
+            exporter=MetricsExporter(self.supervisor, snapshots),
             changes=self._changes,
             events=self._events,
             ending=self.ending,
@@ -71,8 +79,12 @@ class Daemon:
         self._socket = ControlSocket(self.paths.socket, self.paths.lock, self._settings.socket_group)
         try:
             await self._end_leftover_engine()
+            self.gpus.start()
+            await self.metrics.open(self._context.exporter)
             self._runner = await server.serve(self._context, self._socket.socket)
         except BaseException:
+            await self.gpus.close()
+            await self.metrics.close()
             self._socket.close()
             raise
         self._effects.start()
@@ -90,6 +102,8 @@ class Daemon:
                 await self.supervisor.lifecycle.release()
             self._changes.close()
             self._events.close()
+            await self.metrics.close()
+            await self.gpus.close()
             if self._runner is not None:
                 await self._runner.cleanup()
         finally:

@@ -6,7 +6,8 @@ from aiohttp import web
 
 from tokenflowd import replies
 from tokenflowd.context import CONTEXT, Context
-from tokenflowd.routes import engine, events, hold, logs, mode, requests, state, tunables
+from tokenflowd.metrics.endpoint import EXPORTER
+from tokenflowd.routes import engine, events, hold, logs, metrics, mode, requests, state, tunables
 
 _MAX_BODY_BYTES = 1024 * 1024
 _CLOSE_LIMIT_S = 1.0
@@ -15,8 +16,9 @@ _CLOSE_LIMIT_S = 1.0
 def make_app(context: Context) -> web.Application:
     app = web.Application(middlewares=[replies.errors_become_documents], client_max_size=_MAX_BODY_BYTES)
     app[CONTEXT] = context
+    app[EXPORTER] = context.exporter
     app.on_response_prepare.append(replies.add_headers)
-    for subject in (state, engine, mode, tunables, hold, requests, logs, events):
+    for subject in (state, engine, mode, tunables, hold, requests, logs, events, metrics):
         app.add_routes(subject.ROUTES)
     return app
 

@@ -3,9 +3,9 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -16,6 +16,7 @@ from pydantic_settings import (
 
 from tokenflow import locations
 from tokenflow.errors import ConfigurationError
+from tokenflowd.metrics.listen import Listen
 from tokenflowd.profiles.tunables import TunableOverrides
 from tokenflowd.toml_file import faults_text, read_table
 
@@ -28,6 +29,11 @@ class OnDaemonStop(StrEnum):
 
     KEEP = "keep"
     STOP = "stop"
+
+
+def _check_listen(value: str) -> str:
+    Listen.parse(value)
+    return value
 
 
 class Settings(BaseSettings):
@@ -56,6 +62,8 @@ class Settings(BaseSettings):
     """How long after a change its effect is told, compared with as long before it; 0: never."""
     socket_group: str | None = None
     """A group whose members may use the control socket (mode 0660); without one it is the owner's alone (0600)."""
+    metrics_listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:9464"
+    """Where Prometheus may scrape `/metrics`; port 0 takes a free one, empty is off."""
     engine_command: list[str] = []
     """Runs this in SGLang's place, with SGLang's arguments. The checks of packages and model are skipped then."""
     tunables: TunableOverrides = TunableOverrides()

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,7 @@ from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
     Alarm,
+    AlarmKind,
     Capacity,
     DaemonInfo,
     EngineInfo,
@@ -30,6 +32,7 @@ from tokenflow.wire import (
 )
 from tokenflowd import failure, observation, tunable_rows
 from tokenflowd.engine_process import EngineProcess
+from tokenflowd.gpus.watch import GpuWatch
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.observation import Limits
 from tokenflowd.paths import DaemonPaths
@@ -37,6 +40,13 @@ from tokenflowd.queries import RequestQuery
 from tokenflowd.supervisor import Supervisor
 
 _STEPPING = (EngineState.SERVING, EngineState.BUSY, EngineState.WEDGED, EngineState.DRAINING)
+
+
+class Scraped(Protocol):
+    """Where the metrics are served, and why they are not."""
+
+    url: str | None
+    problem: str | None
 
 
 class Snapshots:
@@ -47,12 +57,16 @@ class Snapshots:
         supervisor: Supervisor,
         paths: DaemonPaths,
         limits: Limits,
+        metrics: Scraped,
+        gpus: GpuWatch,
         *,
         on_demand: bool,
     ) -> None:
         self._supervisor = supervisor
         self._paths = paths
         self._limits = limits
+        self._metrics = metrics
+        self._gpus = gpus
         self._on_demand = on_demand
         self._started_s = time.monotonic()
 
@@ -80,6 +94,7 @@ class Snapshots:
             transfers=telemetry.transfers if telemetry else Transfers(),
             latency=telemetry.latency if telemetry else Latency(),
             quality=_quality(telemetry),
+            gpus=self._gpus.gpus,
             alarms=self._alarms(info, telemetry, now_s),
         )
 
@@ -124,6 +139,7 @@ class Snapshots:
             pid=os.getpid(),
             uptime_s=round(now_s - self._started_s, 3),
             socket=str(self._paths.socket),
+            metrics_url=self._metrics.url,
             on_demand=self._on_demand,
         )
 
@@ -152,23 +168,25 @@ class Snapshots:
         log_hint = "tfctl logs -n 50"
         if info.state is EngineState.FAILED:
             hint = failure.hint(str(self._paths.engine_log))
-            alarms.append(Alarm(kind="engine_failed", message=info.reason or "the engine failed", hint=hint))
+            alarms.append(Alarm(kind=AlarmKind.ENGINE_FAILED, message=info.reason or "the engine failed", hint=hint))
         if info.state is EngineState.WEDGED:
             message = f"work is present and no step has completed for {self._limits.wedged_after_s:g} s"
-            alarms.append(Alarm(kind="engine_wedged", message=message, hint=f"{log_hint}; then: tfctl restart"))
+            alarms.append(Alarm(kind=AlarmKind.ENGINE_WEDGED, message=message, hint=f"{log_hint}; then: tfctl restart"))
+        if self._metrics.problem is not None:
+            alarms.append(_metrics_alarm(self._metrics.problem))
         if info.state not in _STEPPING:
             return alarms
         silence_s = self._silence_s(telemetry, now_s)
         if info.plugin is PluginState.ACTIVE and silence_s > self._limits.telemetry_stale_after_s:
             message = f"the scheduler has not been heard from for {silence_s:.0f} s"
-            alarms.append(Alarm(kind="telemetry_stale", message=message, hint=log_hint))
+            alarms.append(Alarm(kind=AlarmKind.TELEMETRY_STALE, message=message, hint=log_hint))
         if info.plugin is not PluginState.ACTIVE:
             alarms.append(_plugin_alarm(info, log_hint))
         if self._is_enforce_blocked(telemetry):
             assert telemetry is not None
             message = f"mode enforce was asked for and is not possible with {', '.join(telemetry.blocked_by)}"
             hint = "start it without that option: tfctl restart; what the policy would do: tfctl ps"
-            alarms.append(Alarm(kind="enforce_blocked", message=message, hint=hint))
+            alarms.append(Alarm(kind=AlarmKind.ENFORCE_BLOCKED, message=message, hint=hint))
         return alarms
 
     def _is_enforce_blocked(self, telemetry: Telemetry | None) -> bool:
@@ -193,7 +211,13 @@ def _plugin_alarm(info: EngineInfo, log_hint: str) -> Alarm:
         hint = "see them: tfctl events --kind fault; then: tfctl restart"
     else:
         message, hint = f"the plugin is {info.plugin.value}{detail}", log_hint
-    return Alarm(kind=f"plugin_{info.plugin.value}", message=f"{message}; requests are served without it", hint=hint)
+    kind = AlarmKind(f"plugin_{info.plugin.value}")
+    return Alarm(kind=kind, message=f"{message}; requests are served without it", hint=hint)
+
+
+def _metrics_alarm(problem: str) -> Alarm:
+    hint = "see who has the port: ss -tlnp; or set another metrics_listen, then: tfctl stop --daemon; tfctl start"
+    return Alarm(kind=AlarmKind.METRICS_UNAVAILABLE, message=problem, hint=hint)
 
 
 def _quality(telemetry: Telemetry | None) -> Quality:

@@ -46,6 +46,19 @@ class OperationState(StrEnum):
     FAILED = "failed"
 
 
+class AlarmKind(StrEnum):
+    """What an operator should look at. Each has its page in docs/runbook.md and its rule for Prometheus."""
+
+    ENGINE_FAILED = "engine_failed"
+    ENGINE_WEDGED = "engine_wedged"
+    TELEMETRY_STALE = "telemetry_stale"
+    PLUGIN_ABSENT = "plugin_absent"
+    PLUGIN_INCOMPATIBLE = "plugin_incompatible"
+    PLUGIN_DISABLED = "plugin_disabled"
+    ENFORCE_BLOCKED = "enforce_blocked"
+    METRICS_UNAVAILABLE = "metrics_unavailable"
+
+
 class RequestRow(msgspec.Struct, kw_only=True, omit_defaults=False, rename={"class_": "class"}):
     """One request (contract.md). `unread_tokens` and `runway_s` are null where nobody reads along."""
 
@@ -84,6 +97,8 @@ class Capacity(msgspec.Struct, kw_only=True):
     waiting_count: int = 0
     preempted_count: int = 0
     saturation_forecast_s: float | None = None
+    waiting_age_s: float | None = None  # of the request that has waited longest; null: nobody waits
+    preempted_age_s: float | None = None  # of the longest pause; null: nobody is paused
 
 
 class TransferQueue(msgspec.Struct, kw_only=True):
@@ -134,6 +149,7 @@ class DaemonInfo(msgspec.Struct, kw_only=True):
     pid: int
     uptime_s: float
     socket: str
+    metrics_url: str | None = None  # where Prometheus may scrape; null: nowhere
     on_demand: bool = False  # brought up by `tfctl start`: it ends when its engine is stopped
 
 
@@ -173,9 +189,41 @@ class PolicyInfo(msgspec.Struct, kw_only=True):
 
 
 class Alarm(msgspec.Struct, kw_only=True):
-    kind: str
+    kind: str  # an `AlarmKind`; a newer daemon may raise others
     message: str
     hint: str | None = None
+
+
+class ThrottleReason(StrEnum):
+    """What keeps a GPU from its full clock."""
+
+    POWER_CAP = "power_cap"  # the power limit that the driver enforces
+    THERMAL = "thermal"  # too hot, by the driver's or the hardware's judgement
+    POWER_BRAKE = "power_brake"  # the board's or the chassis' power supply asks for it
+    HW_SLOWDOWN = "hw_slowdown"  # the hardware has lowered the clock, for one of its reasons
+
+
+class GpuInfo(msgspec.Struct, kw_only=True):
+    """One GPU of the host, as NVML tells. Null: this GPU or its driver does not say."""
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilization_ratio: float | None = None  # share of the time in which a kernel ran
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    pcie_rx_bytes_s: float | None = None  # from the host
+    pcie_tx_bytes_s: float | None = None  # to the host
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    ecc_corrected_count: int | None = None  # since the driver was loaded
+    ecc_uncorrected_count: int | None = None
+    throttle_reasons: list[str] | None = None
 
 
 class Document(msgspec.Struct, kw_only=True):
@@ -213,7 +261,7 @@ class StatusDocument(Document, kw_only=True):
     transfers: Transfers
     latency: Latency
     quality: Quality
-    gpus: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    gpus: list[GpuInfo] = msgspec.field(default_factory=list)
     alarms: list[Alarm] = msgspec.field(default_factory=list)
 
 

@@ -25,6 +25,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         for name in [name for name in os.environ if name.startswith("TOKENFLOW_")]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("TOKENFLOW_ENGINE_COMMAND", json.dumps(ENGINE))
+        monkeypatch.setenv("TOKENFLOW_METRICS_LISTEN", "")
         for name, script in (("scripted", "serve"), ("other", "serve")):
             write_profile(name, script)
         yield Path(folder)

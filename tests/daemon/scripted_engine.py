@@ -14,6 +14,7 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
     streams=N           serves with N open streams, which end when they are cut
     gap                 tells each event twice, and loses one
     disabled            serves, and its plugin has turned itself off
+    old                 serves, and its plugin is of a release that counts less
     blocked             serves, and an option rules `enforce` out
 """
 
@@ -35,10 +36,11 @@ from pathlib import Path
 import zmq
 
 from tokenflow import link
+from tokenflow.counters import Counters, Direction
 from tokenflow.events import Event, EventKind
 from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.explanation import explain_numbers
-from tokenflow.policy.states import Mode, RateSource, RequestState
+from tokenflow.policy.states import Mode, RateSource, Reason, RequestState
 from tokenflow.policy.tunables import Tunables, check, plain
 from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
 
@@ -161,6 +163,23 @@ class Policy:
                 return {"tunables": plain(self.tunables), "tuned_keys": self.tuned_keys(self.tunables)}
 
 
+def counters(sequence: int) -> Counters:
+    """All of them grow with every message."""
+    made = Counters(plugin_spent_s=sequence / 1000)
+    made.add_tokens("reading", 10 * sequence)
+    made.add_effective("reading", 8.0 * sequence)
+    made.add_zombies("reading", sequence)
+    made.add_stall("reading", sequence / 10)
+    for _ in range(sequence):
+        made.add_preemption("reading", Reason.PREEMPTED_SURPLUS)
+        made.observe_ttft("reading", 0.2)
+        made.observe_runway("reading", 4.0)
+        made.decision_s.observe(0.001)
+        for direction in Direction:
+            made.observe_transfer(direction, 0.002)
+    return made
+
+
 def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telemetry:
     now_s = time.monotonic()
     events, policy.events = policy.events, []
@@ -184,11 +203,13 @@ def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telem
         plugin=PluginState.DISABLED if behaviour.name == "disabled" else PluginState.ACTIVE,
         plugin_detail="decide: KeyError: 'x'" if behaviour.name == "disabled" else None,
         blocked_by=["--pp-size 2"] if behaviour.name == "blocked" else [],
-        capacity=Capacity(demand_tok_s=40.0),
+        capacity=Capacity(capacity_tok_s=50.0, demand_tok_s=40.0, headroom_ratio=0.2),
         transfers=Transfers(),
         latency=Latency(),
         quality=Quality(),
         streams=[stream(number, now_s) for number in range(4)],
+        disconnect_counts={"stream": sequence},
+        counters=None if behaviour.name == "old" else counters(sequence),
         events=events,
     )
 

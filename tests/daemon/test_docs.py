@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from tokenflow import errors
-from tokenflowd.routes import engine, events, hold, logs, mode, state, tunables
+from tokenflow.wire import AlarmKind
+from tokenflowd.metrics.alerts import ALERTS
+from tokenflowd.routes import engine, events, hold, logs, metrics, mode, state, tunables
 from tokenflowd.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
-SUBJECTS = (state, engine, logs, mode, events, hold, tunables)
+SUBJECTS = (state, engine, logs, mode, events, hold, tunables, metrics)
 ROUTES = [route for subject in SUBJECTS for route in subject.ROUTES]
 
 
@@ -33,3 +35,20 @@ def test_every_error_that_the_daemon_can_give_is_on_the_page():
     text = (DOCS / "api.md").read_text()
     client_side = {"daemon_unreachable", "server_unreachable", "bad_answer", "internal"}
     assert [code for code in errors.all_kinds() if code not in client_side and f"`{code}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", sorted({alert.page for alert in ALERTS} | set(AlarmKind)))
+def test_every_alarm_and_every_alert_has_its_page(page: str):
+    text = (DOCS / "runbook.md").read_text().partition(f"\n## {page}\n")[2].partition("\n## ")[0]
+    for part in ("**Meaning.** ", "**Look at** ", "**Do.** "):
+        assert part in text, f"docs/runbook.md: {page} lacks {part}"
+
+
+def test_no_page_of_the_runbook_is_made_up():
+    pages = re.findall(r"^## (\w+)$", (DOCS / "runbook.md").read_text(), re.MULTILINE)
+    assert sorted(pages) == sorted({alert.page for alert in ALERTS})
+
+
+@pytest.mark.parametrize("kind", AlarmKind)
+def test_every_alarm_is_on_the_daemon_s_page(kind: AlarmKind):
+    assert f"`{kind}`" in (DOCS / "daemon.md").read_text()

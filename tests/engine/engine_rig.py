@@ -44,6 +44,7 @@ class Rig:
             folder.mkdir(mode=0o700)
             self.environment[name] = str(folder)
         self.environment["NO_COLOR"] = "1"
+        self.environment["TOKENFLOW_METRICS_LISTEN"] = "127.0.0.1:0"
         self.temporary = self.folder / "tmp"
         self.temporary.mkdir(mode=0o700)
         self.environment["TMPDIR"] = str(self.temporary)

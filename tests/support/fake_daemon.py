@@ -49,6 +49,8 @@ from tokenflow.wire import (
     StopRequest,
 )
 
+METRICS_TEXT = "# HELP tokenflow_overload 1 or 0.\n# TYPE tokenflow_overload gauge\ntokenflow_overload 0.0\n"
+
 
 class FakeDaemon:
     """Serves until closed. What it answers is plain data on this object; tests change it."""
@@ -214,6 +216,10 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", "/v1/events":
                 rows = [row for row in event_rows() if row.kind in query.get("kind", row.kind).split(",")]
                 self._send_lines([msgspec.json.encode(row) for row in rows[-int(query.get("n", 100)) :]])
+            case "GET", "/metrics":
+                content = METRICS_TEXT.encode()
+                self._head(200, "text/plain; version=0.0.4", len(content))
+                self.wfile.write(content)
             case "GET", "/v1/logs":
                 lines = [f"line {index}" for index in range(3)][-int(query.get("n", 100)) :]
                 self._send_lines([json.dumps({"line": line}).encode() for line in lines])

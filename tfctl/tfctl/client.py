@@ -60,6 +60,19 @@ class Client:
         """The answer as `kind`. `extra_s` is added to the time limit: how long the daemon was asked to wait."""
         return self._call("GET", path, kind, None, query, extra_s)
 
+    def get_text(self, path: str) -> str:
+        """An answer in plain text: metrics. BadAnswerError where it is something else."""
+        with self._translated():
+            connection = _UnixConnection(self.path, self.timeout_s)
+            try:
+                response = self._send(connection, "GET", path, None, _NO_QUERY)
+                kind = response.getheader("Content-Type", "no content type")
+                if not kind.startswith("text/plain"):
+                    raise bad_answer(self.path, f"{path}: {kind}")
+                return response.read().decode(errors="replace")
+            finally:
+                connection.close()
+
     def post(self, path: str, body: msgspec.Struct | None, kind: type[_T]) -> _T:
         return self._call("POST", path, kind, body, _NO_QUERY, 0.0)
 

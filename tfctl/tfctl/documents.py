@@ -37,6 +37,13 @@ class LogLineDocument(Document, kw_only=True):
     line: str
 
 
+class MetricsDocument(Document, kw_only=True):
+    """`tfctl metrics --json`: Prometheus' text, and the file that it was written to."""
+
+    text: str
+    path: str | None
+
+
 class EventsDocument(Document, kw_only=True):
     """`tfctl events --json`: oldest event first."""
 

@@ -15,7 +15,9 @@ import typer
 from tokenflow.wire import Document, stamp
 
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
-_COMMANDS = "start|stop|restart|status|ps|top|transfers|capacity|explain|mode|tune|pause|resume|abort|events|logs|wait"
+_COMMANDS = (
+    "start|stop|restart|status|ps|top|transfers|capacity|explain|mode|tune|pause|resume|abort|events|logs|wait|metrics"
+)
 _TO_THE_DAEMON = re.compile(rf"\btfctl (?=(?:{_COMMANDS})\b)")
 
 
@@ -81,6 +83,11 @@ def look_of(stream: TextIO | None, socket: Path | None = None) -> Look:
     elif is_terminal:
         width = os.get_terminal_size(stream.fileno()).columns or None
     return Look(colour=colour, unicode=encoding.startswith("utf"), width=width, socket=socket)
+
+
+def write_text(text: str) -> None:
+    """Text on stdout, as it is."""
+    _write(text)
 
 
 def write_line(text: str = "") -> None:

@@ -60,8 +60,12 @@ class SnapshotBuilder:
             match entry.stream.state:
                 case RequestState.WAITING:
                     capacity.waiting_count += 1
+                    age_s = now_s - entry.stream.arrival_s
+                    capacity.waiting_age_s = max(age_s, capacity.waiting_age_s or 0.0)
                 case RequestState.PREEMPTED:
                     capacity.preempted_count += 1
+                    age_s = now_s - (now_s if entry.paused_since_s is None else entry.paused_since_s)
+                    capacity.preempted_age_s = max(age_s, capacity.preempted_age_s or 0.0)
                 case _:
                     capacity.running_count += 1
         return capacity
@@ -98,6 +102,7 @@ class SnapshotBuilder:
                 self._retracted.append(entry)
                 self._tracker.counters.add_preemption(stream.class_name, Reason.PREEMPTED_KV_FULL)
                 stream.state, stream.reason = RequestState.PREEMPTED, Reason.PREEMPTED_KV_FULL
+                entry.paused_since_s = now_s
                 stream.preemption_count = req.retraction_count
                 stream.kv_device_tokens = 0
 

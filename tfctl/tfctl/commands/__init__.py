@@ -20,6 +20,7 @@ SUMMARIES: dict[str, str] = {
     "explain": "Say why a stream may be paused or not, with every term.",
     "events": "Show what the policy and the operators did.",
     "logs": "Show the engine's log.",
+    "metrics": "Print the daemon's metrics, or write them to a file.",
     "bench": "Send streams to a server and measure what their readers get.",
     "engine": "Install or show the engine's packages.",
     "profile": "List, check, make, compare and apply profiles.",

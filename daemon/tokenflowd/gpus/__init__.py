@@ -1,0 +1,1 @@
+"""The host's GPUs, as NVML tells of them."""

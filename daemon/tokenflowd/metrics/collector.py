@@ -1,0 +1,67 @@
+"""The one collector: everything in a scrape is of one snapshot."""
+
+import math
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from tokenflow.counters import Histogram
+from tokenflowd.metrics import table
+from tokenflowd.metrics.facts import Facts
+
+
+class _Snapshot(Collector):
+    """Prometheus' view of one `Facts`."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in table.METRICS:
+            family = _family(metric)
+            for labels, value in metric.read(self._facts):
+                if isinstance(value, Histogram):
+                    assert isinstance(family, HistogramMetricFamily), f"{metric.name} is no histogram"
+                    buckets = [(_bound(bound), total) for bound, total in value.cumulative()]
+                    family.add_metric(labels, buckets, value.sum)
+                else:
+                    assert not isinstance(family, HistogramMetricFamily), f"{metric.name} is a histogram"
+                    family.add_metric(labels, value)
+            yield family
+
+
+class _OneScrape(CollectorRegistry):
+    """A registry that asks its collector once, and not when it is registered too."""
+
+    def __init__(self, collector: Collector) -> None:
+        super().__init__()
+        self._collector = collector
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._collector.collect()
+
+
+def render(facts: Facts, accept: str = "") -> tuple[bytes, str]:
+    """The text and its content type: OpenMetrics where the `Accept` header asks for it, else Prometheus' own."""
+    encoder, content_type = choose_encoder(accept)
+    return encoder(_OneScrape(_Snapshot(facts))), content_type
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == math.inf else repr(bound)
+
+
+def _family(metric: table.Metric) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
+    name = table.PREFIX + metric.name
+    make: Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]
+    match metric.kind:
+        case table.Kind.COUNTER:
+            make = CounterMetricFamily
+        case table.Kind.HISTOGRAM:
+            make = HistogramMetricFamily
+        case _:
+            make = GaugeMetricFamily
+    return make(name, metric.help, labels=metric.labels)

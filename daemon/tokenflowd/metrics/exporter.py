@@ -1,0 +1,60 @@
+"""Takes the facts of one scrape from the daemon and turns them into text."""
+
+import asyncio
+import time
+from typing import Any
+
+from tokenflow import link
+from tokenflow.errors import TokenFlowError
+from tokenflowd.engine_process import EngineProcess
+from tokenflowd.metrics.collector import render
+from tokenflowd.metrics.facts import Facts
+from tokenflowd.snapshot import Snapshots
+from tokenflowd.supervisor import Supervisor
+
+_ASK_LIMIT_S = 1.0
+_FRESH_S = 3.0  # a scheduler that has been silent for longer is not asked: the scrape would wait for it
+
+
+class MetricsExporter:
+    """Keeps nothing between two scrapes: counters are the engine's."""
+
+    def __init__(self, supervisor: Supervisor, snapshots: Snapshots) -> None:
+        self._supervisor = supervisor
+        self._snapshots = snapshots
+
+    async def scrape(self, accept: str = "") -> tuple[bytes, str]:
+        """The metrics and their content type, as the client's `Accept` header wants them."""
+        engine = self._supervisor.lifecycle.engine
+        tunables = await _tunables(engine) if engine is not None else {}
+        return render(self._facts(tunables), accept)
+
+    def _facts(self, tunables: dict[str, Any]) -> Facts:
+        lifecycle = self._supervisor.lifecycle
+        engine, plan = lifecycle.engine, lifecycle.plan
+        telemetry = engine.telemetry if engine is not None else None
+        return Facts(
+            status=self._snapshots.status(),
+            telemetry=telemetry,
+            telemetry_age_s=None if telemetry is None else max(0.0, time.monotonic() - telemetry.sent_s),
+            rows=engine.requests.rows() if engine is not None else [],
+            tunables=tunables,
+            own_classes=tuple(plan.profile.classes) if engine is not None and plan is not None else (),
+        )
+
+
+async def _tunables(engine: EngineProcess) -> dict[str, Any]:
+    """What is in force, asked for only when it has changed since the scheduler last said it; empty if it does not."""
+    telemetry, known = engine.telemetry, engine.command_reply
+    if telemetry is None:
+        return {}
+    if known is not None and known.tunables is not None and known.revision >= telemetry.revision:
+        return known.tunables
+    if time.monotonic() - telemetry.sent_s > _FRESH_S:
+        return {}
+    try:
+        async with asyncio.timeout(_ASK_LIMIT_S):
+            reply = await engine.command(link.Ping())
+    except (TimeoutError, TokenFlowError):
+        return {}
+    return reply.tunables or {}

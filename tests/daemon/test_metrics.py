@@ -1,0 +1,255 @@
+"""The metrics: names and help word for word, samples of known facts, the ways to them, and their failures."""
+
+import asyncio
+import json
+import os
+import re
+import socket
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+from daemon_rig import Client, Rig, run_daemon, write_profile
+from document_samples import request_rows, status_document
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+from telemetry_samples import stream, telemetry
+
+from tokenflow.counters import Counters, Direction
+from tokenflow.policy.states import Reason, RequestState
+from tokenflow.policy.tunables import Tunables, plain
+from tokenflow.wire import Alarm, AlarmKind, EngineState, GpuInfo
+from tokenflowd.metrics import generate
+from tokenflowd.metrics.collector import render
+from tokenflowd.metrics.facts import Facts
+from tokenflowd.metrics.listen import Listen
+from tokenflowd.metrics.table import METRICS, PREFIX, Kind
+
+GOLDEN = Path(__file__).parent / "golden"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def check(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("GOLDEN_UPDATE"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"{name}: to accept, run again with GOLDEN_UPDATE=1"
+
+
+def facts() -> Facts:
+    counters = Counters(plugin_spent_s=0.25)
+    counters.add_tokens("reading", 30)
+    counters.add_effective("reading", 24.5)
+    counters.add_zombies("reading", 2)
+    counters.add_stall("reading", 1.5)
+    counters.add_preemption("reading", Reason.PREEMPTED_SURPLUS)
+    counters.observe_ttft("reading", 0.3)
+    counters.observe_runway("reading", 4.0)
+    counters.observe_transfer(Direction.D2H, 0.002)
+    counters.decision_s.observe(0.0004)
+    message = telemetry(stream(), stream(state=RequestState.FINISHED), sent_s=20.0)
+    message.counters, message.disconnect_counts = counters, {"stream": 1}
+    document = status_document(EngineState.BUSY, "/run/control.sock")
+    document.alarms = [Alarm(kind=AlarmKind.ENFORCE_BLOCKED, message="")]
+    document.gpus = [
+        GpuInfo(
+            index=0,
+            name="H200",
+            uuid="GPU-1",
+            memory_used_bytes=10,
+            memory_total_bytes=20,
+            utilization_ratio=0.5,
+            power_w=400.0,
+            power_limit_w=700.0,
+            temperature_c=60.0,
+            pcie_rx_bytes_s=1e9,
+            pcie_tx_bytes_s=2e9,
+            pcie_generation=5,
+            pcie_width=16,
+            pcie_width_max=16,
+            ecc_corrected_count=1,
+            ecc_uncorrected_count=0,
+            throttle_reasons=["thermal"],
+        )
+    ]
+    return Facts(document, message, 0.1, request_rows(), plain(Tunables()), ("novel",))
+
+
+def text_of(facts_: Facts) -> str:
+    text = render(facts_)[0].decode()
+    return re.sub(r'version="[^"]*",', 'version="VERSION",', text, count=1)
+
+
+def test_the_whole_text_is_as_it_was():
+    check("metrics.txt", text_of(facts()))
+
+
+def test_names_and_help_are_api():
+    lines = [line for line in text_of(facts()).splitlines() if line.startswith("#")]
+    bare = [line for line in text_of(Facts(status_document(EngineState.STOPPED, "/x"))).splitlines() if line[0] == "#"]
+    assert bare == lines, "also where no engine runs"
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_every_metric_of_the_table_has_samples_and_nothing_else_has():
+    samples = {family.name: family for family in parse(text_of(facts()))}
+    for metric in METRICS:
+        name = PREFIX + metric.name
+        family = samples.pop(name.removesuffix("_total") if metric.kind is Kind.COUNTER else name)
+        assert family.samples, f"{name} has no samples"
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels)
+        if metric.bounds:
+            told = {sample.labels["le"] for sample in family.samples if "le" in sample.labels}
+            assert told == {*map(repr, metric.bounds), "+Inf"}, "the buckets are those of the table"
+    assert samples == {}
+
+
+def test_no_request_is_named():
+    assert "tf-" not in text_of(facts())
+
+
+def test_openmetrics_where_it_is_asked_for():
+    body, content_type = render(facts(), "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert len(list(parse_openmetrics(body.decode()))) == len(METRICS)
+
+
+@given(st.sampled_from(METRICS), st.lists(st.floats(0, 1e3), max_size=20))
+def test_histograms_are_cumulative_and_end_in_their_count(metric, values):
+    if not metric.bounds:
+        return
+    found = facts()
+    for value in values:
+        found.counters.observe_ttft("reading", value)
+    family = next(f for f in parse(text_of(found)) if f.name == "tokenflow_ttft_seconds")
+    buckets = [s.value for s in family.samples if s.name.endswith("_bucket") and s.labels["class"] == "reading"]
+    count = next(s.value for s in family.samples if s.name.endswith("_count") and s.labels["class"] == "reading")
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == count == len(values) + 1
+
+
+def test_a_plugin_that_does_not_count_leaves_zeros():
+    found = facts()
+    found.telemetry.counters = None
+    assert 'tokenflow_generated_tokens_total{class="reading"} 0.0' in text_of(found)
+
+
+def test_what_is_generated_is_current():
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    assert generate.updated(page) == page, "run: python -m tokenflowd.metrics.generate docs"
+    for name, text in generate.files().items():
+        assert (DOCS / name).read_text(encoding="utf-8") == text, "run: python -m tokenflowd.metrics.generate docs"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9464", Listen("127.0.0.1", 9464)),
+        ("[::1]:0", Listen("::1", 0)),
+        ("gpu7:80", Listen("gpu7", 80)),
+        ("", None),
+    ],
+)
+def test_addresses(text, expected):
+    assert Listen.parse(text) == expected
+    assert str(Listen.parse(text) or "") == text
+
+
+@pytest.mark.parametrize("text", ["9464", ":9464", "::1:9464", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1", "a:b"])
+def test_what_is_no_address(text):
+    with pytest.raises(ValueError, match=r"port|HOST"):
+        Listen.parse(text)
+
+
+async def test_both_ways_give_the_same_metrics(home):
+    async with run_daemon(metrics_listen="127.0.0.1:0") as rig:
+        await rig.client.start()
+        await rig.client.engine_becomes("serving")
+        url = (await rig.client.get("/v1/status"))["daemon"]["metrics_url"]
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            assert response.content_type == "text/plain"
+            over_tcp = await response.text()
+        over_socket = await text_over(rig.client)
+    heads = [[line for line in text.splitlines() if line[0] == "#"] for text in (over_tcp, over_socket)]
+    assert heads[0] == heads[1]
+    assert 'tokenflow_engine_state{state="serving"} 1.0' in over_tcp
+    assert 'tokenflow_tune_value{key="quantum_s"} 1.0' in over_tcp
+    assert 'tokenflow_tune_info{key="mode",value="observe"} 1.0' in over_tcp
+
+
+async def text_over(client: Client) -> str:
+    async with client.session.get("http://daemon/metrics") as response:
+        assert response.status == 200
+        return await response.text()
+
+
+async def value(client: Client, sample: str) -> float | None:
+    found = re.search(rf"^{re.escape(sample)} (\S+)$", await text_over(client), re.MULTILINE)
+    return None if found is None else float(found[1])
+
+
+async def test_a_tuned_value_shows_at_once(rig: Rig):
+    await rig.client.start()
+    await rig.client.ask("PATCH", "/v1/tunables", {"changes": {"quantum_s": 2.5, "variant": "paper"}})
+    assert await value(rig.client, 'tokenflow_tune_value{key="quantum_s"}') == 2.5
+    assert await value(rig.client, 'tokenflow_tune_info{key="variant",value="paper"}') == 1.0
+
+
+async def test_an_engine_of_an_older_release_is_scraped(rig: Rig):
+    write_profile("older", "old")
+    await rig.client.start("older")
+    assert await value(rig.client, 'tokenflow_generated_tokens_total{class="reading"}') == 0.0
+    assert await value(rig.client, "tokenflow_scheduler_steps_total") > 0
+
+
+async def test_a_silent_scheduler_does_not_hold_the_scrape_up(rig: Rig):
+    write_profile("silent", "silent")
+    await rig.client.start("silent")
+    async with asyncio.timeout(30):
+        while await value(rig.client, 'tokenflow_alarm{kind="telemetry_stale"}') != 1.0:
+            await asyncio.sleep(0.1)
+    assert await value(rig.client, "tokenflow_telemetry_age_seconds") > 3.0
+
+
+async def test_only_metrics_are_served_over_tcp_and_no_page_of_a_browser_gets_them(home):
+    async with run_daemon(metrics_listen="127.0.0.1:0") as rig, aiohttp.ClientSession() as session:
+        url = (await rig.client.get("/v1/status"))["daemon"]["metrics_url"]
+        for path in ("/v1/status", "/v1/engine/stop", "/"):
+            async with session.get(url.replace("/metrics", path)) as response:
+                assert response.status == 404
+        async with session.post(url) as response:
+            assert response.status == 405
+        async with session.get(url, headers={"Origin": "http://evil.example"}) as response:
+            assert response.status == 403
+
+
+async def test_a_port_that_is_taken_costs_the_metrics_and_nothing_else(home):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        async with run_daemon(metrics_listen=address) as rig:
+            status = await rig.client.get("/v1/status")
+            assert status["daemon"]["metrics_url"] is None
+            alarm = status["alarms"][0]
+            assert alarm["kind"] == "metrics_unavailable"
+            assert address in alarm["message"]
+            assert await value(rig.client, 'tokenflow_alarm{kind="metrics_unavailable"}') == 1.0
+
+
+async def test_counters_go_on_over_a_restart_of_what_reads_them(home):
+    """Two daemons' worth of collectors over one engine's telemetry: nothing is kept beside it."""
+    body = msgspec.msgpack.encode(facts().telemetry)
+    for _ in range(2):
+        again = msgspec.msgpack.decode(body, type=type(facts().telemetry))
+        assert 'tokenflow_generated_tokens_total{class="reading"} 30.0' in text_of(Facts(facts().status, again))
+
+
+def test_the_dashboard_uses_every_metric_and_no_other():
+    document = json.loads((DOCS / "monitoring" / "dashboard.json").read_text())
+    used = " ".join(target["expr"] for panel in document["panels"] for target in panel.get("targets", []))
+    names = {re.sub(r"_(bucket|count|sum)$", "", name) for name in re.findall(r"tokenflow_\w+", used)}
+    assert names == {PREFIX + metric.name for metric in METRICS}
