@@ -121,7 +121,11 @@ def make_settings(**overrides: object) -> Settings:
 async def socket_answers(path: Path, running: "asyncio.Future[None]") -> None:
     """Returns when the daemon listens; raises what ended it if it did not come up."""
     async with asyncio.timeout(20):
-        while not path.exists():
+        while True:
+            with contextlib.suppress(OSError):  # not there yet, or bound and not listening
+                _, writer = await asyncio.open_unix_connection(str(path))
+                writer.close()
+                return
             if running.done():
                 running.result()
             await asyncio.sleep(0.01)
