@@ -7,6 +7,7 @@ from aiohttp import web
 from tokenflowd.changes import Changes
 from tokenflowd.ending import Ending
 from tokenflowd.event_book import EventBook
+from tokenflowd.guard import RoleNames
 from tokenflowd.metrics.exporter import MetricsExporter
 from tokenflowd.operations import Operations
 from tokenflowd.paths import DaemonPaths
@@ -24,6 +25,7 @@ class Context:
     events: EventBook
     ending: Ending
     exporter: MetricsExporter
+    roles: RoleNames
     paths: DaemonPaths
     tuner: Tuner
 

@@ -16,6 +16,7 @@ from tokenflowd.effects import Effects
 from tokenflowd.ending import Ending
 from tokenflowd.event_book import EventBook
 from tokenflowd.gpus.watch import GpuWatch
+from tokenflowd.guard import RoleNames
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.metrics.endpoint import MetricsEndpoint
 from tokenflowd.metrics.exporter import MetricsExporter
@@ -57,6 +58,7 @@ class Daemon:
             operations=operations,
             snapshots=snapshots,
             exporter=MetricsExporter(self.supervisor, snapshots),
+            roles=RoleNames(operator=settings.operator_group, admin=settings.admin_group),
             changes=self._changes,
             events=self._events,
             ending=self.ending,

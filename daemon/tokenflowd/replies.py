@@ -1,7 +1,6 @@
 """How documents and errors become HTTP answers, and what stands around every request."""
 
-import socket
-import struct
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -16,8 +15,8 @@ from tokenflow.wire import API_VERSION, Document, ErrorDocument, stamp
 log = structlog.get_logger()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _HEADERS = {"TokenFlow-Version": __version__, "TokenFlow-Api": API_VERSION}
+_BODY_LIMIT_S = 10.0
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
-_PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 def encode(document: Document) -> bytes:
@@ -66,19 +65,15 @@ def _refuse_browsers(request: web.Request) -> None:
             raise PermissionDeniedError(f"requests with a header {header} are refused", hint="use tfctl")
 
 
-def caller(request: web.Request) -> str | None:
-    """Who asks, as the kernel says: `uid=1000 pid=4711`."""
-    connection = request.transport.get_extra_info("socket") if request.transport else None
-    if connection is None:
-        return None
-    pid, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return f"uid={uid} pid={pid}"
-
-
 async def read_body(request: web.Request, kind: type[BodyT]) -> BodyT:
     """An empty body counts as `{}`. Raises UsageError."""
-    body = await request.read()
     try:
+        async with asyncio.timeout(_BODY_LIMIT_S):
+            body = await request.read()
         return msgspec.json.decode(body or b"{}", type=kind)
+    except TimeoutError:
+        raise UsageError(
+            f"{request.method} {request.path}: the body did not come within {_BODY_LIMIT_S:g} s", hint="see docs/api.md"
+        ) from None
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise UsageError(f"{request.method} {request.path}: {error}", hint="see docs/api.md") from error

@@ -1,20 +1,29 @@
 """The HTTP server on the control socket."""
 
+import asyncio
+import logging
 import socket
 
 from aiohttp import web
 
 from tokenflowd import replies
+from tokenflowd.connections import Connections
 from tokenflowd.context import CONTEXT, Context
+from tokenflowd.guard import make_guard
 from tokenflowd.metrics.endpoint import EXPORTER
 from tokenflowd.routes import engine, events, hold, logs, metrics, mode, requests, state, tunables
 
 _MAX_BODY_BYTES = 1024 * 1024
 _CLOSE_LIMIT_S = 1.0
+# aiohttp writes a traceback for each request that is no HTTP, parts of it included. What our own code raises is
+# logged in `replies`.
+_malformed = logging.getLogger(f"{__name__}.malformed")
+_malformed.setLevel(logging.CRITICAL + 1)
 
 
 def make_app(context: Context) -> web.Application:
-    app = web.Application(middlewares=[replies.errors_become_documents], client_max_size=_MAX_BODY_BYTES)
+    middlewares = [replies.errors_become_documents, make_guard(context.roles)]
+    app = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY_BYTES)
     app[CONTEXT] = context
     app[EXPORTER] = context.exporter
     app.on_response_prepare.append(replies.add_headers)
@@ -27,8 +36,31 @@ async def serve(context: Context, bound: socket.socket) -> web.AppRunner:
     """Answers on `bound` when this returns; `cleanup` of what is returned ends it."""
     # Without handler_cancellation a watcher whose client is gone would only be noticed at its next write.
     runner = web.AppRunner(
-        make_app(context), access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_LIMIT_S
+        make_app(context),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=_CLOSE_LIMIT_S,
+        logger=_malformed,
     )
     await runner.setup()
-    await web.SockSite(runner, bound).start()
+    await _Site(runner, bound).start()
     return runner
+
+
+class _Site(web.BaseSite):
+    """As `web.SockSite`, with our own look at how each connection begins."""
+
+    def __init__(self, runner: web.AppRunner, bound: socket.socket) -> None:
+        super().__init__(runner)
+        self._bound = bound
+
+    @property
+    def name(self) -> str:
+        return f"unix:{self._bound.getsockname()}"
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None, "the runner is set up before its site starts"
+        loop = asyncio.get_running_loop()
+        make = Connections(self._runner.server)
+        self._server = await loop.create_server(make, sock=self._bound, backlog=self._backlog)

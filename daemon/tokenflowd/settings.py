@@ -62,6 +62,10 @@ class Settings(BaseSettings):
     """How long after a change its effect is told, compared with as long before it; 0: never."""
     socket_group: str | None = None
     """A group whose members may use the control socket (mode 0660); without one it is the owner's alone (0600)."""
+    operator_group: str = "tokenflow-operator"
+    """Whose members may start, stop, tune and pause; others who may connect may look only. Empty: no group may."""
+    admin_group: str = "tokenflow-admin"
+    """Whose members may also end the daemon. Root and the daemon's own user are admins in any case."""
     metrics_listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:9464"
     """Where Prometheus may scrape `/metrics`; port 0 takes a free one, empty is off."""
     engine_command: list[str] = []

@@ -63,6 +63,7 @@ class FakeDaemon:
         self.rows = request_rows()
         self.start_error: TokenFlowError | None = None
         self.on_demand = False
+        self.denial: TokenFlowError | None = None  # of whatever may change something
         self.engine_url: str | None = None  # in place of the sample's, while an engine is up
         self.operation_steps = [("loading weights", 0.4), ("warming up", 0.9)]
         self.seen: list[tuple[str, str, bytes]] = []
@@ -185,6 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
         if any(path.endswith(end) for end in fake.lacks):
             self.send_error(404)
             return
+        if fake.denial is not None and self.command != "GET":
+            raise fake.denial
         match self.command, path:
             case "GET", "/v1/status":
                 self._send_or_watch(query, fake.status)

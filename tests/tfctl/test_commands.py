@@ -10,7 +10,7 @@ import pytest
 
 from tfctl.commands import SUMMARIES
 from tfctl.schemas import schema_of
-from tokenflow.errors import HostError
+from tokenflow.errors import HostError, PermissionDeniedError
 from tokenflow.version import __version__
 from tokenflow.wire import EngineState
 
@@ -240,3 +240,17 @@ def test_every_command_has_its_file():
 
     for name in SUMMARIES:
         assert importlib.import_module(f"tfctl.commands.{name}").app
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["tune quantum_s=2", "mode off", "stop", "restart", "pause tf-00000000000000a1", "resume tf-00000000000000a1"],
+)
+def test_a_viewer_who_acts_is_told_how_to_be_let(command, tfctl, daemon):
+    daemon.denial = PermissionDeniedError(
+        "it takes the role operator", hint="sudo usermod -aG tokenflow-operator $USER"
+    )
+    outcome = tfctl(*command.split())
+    assert (outcome.code, outcome.out) == (77, "")
+    assert outcome.err == ("error: it takes the role operator\nhint:  sudo usermod -aG operators $USER\n")
+    assert tfctl("status").code == 0, "looking is allowed"

@@ -4,9 +4,11 @@ from aiohttp import web
 
 from tokenflow.errors import ConflictError, UsageError
 from tokenflow.wire import RestartRequest, StartRequest, StopRequest
-from tokenflowd.context import CONTEXT
+from tokenflowd.context import CONTEXT, Context
+from tokenflowd.guard import caller, note, require
+from tokenflowd.identity import Role
 from tokenflowd.queries import seconds
-from tokenflowd.replies import answer, caller, read_body
+from tokenflowd.replies import answer, read_body
 
 _MAX_DRAIN_S = 86_400.0
 _MAX_WAIT_S = 60.0
@@ -15,9 +17,10 @@ _MAX_WAIT_S = 60.0
 async def start(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     wish = await read_body(request, StartRequest)
+    note("engine", _profile(context), wish.profile)
     if context.ending.requested.is_set():
         raise ConflictError("the daemon is ending", hint="tfctl start")
-    operation = context.supervisor.start(wish.profile, wish.engine_args, caller(request))
+    operation = context.supervisor.start(wish.profile, wish.engine_args, caller())
     context.ending.forget()
     return answer(operation.document(), 202)
 
@@ -25,7 +28,10 @@ async def start(request: web.Request) -> web.StreamResponse:
 async def stop(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     wish = await read_body(request, StopRequest)
-    operation = context.supervisor.stop(_checked_drain(wish.drain_s), caller(request))
+    note("engine and daemon" if wish.daemon else "engine", _profile(context))
+    if wish.daemon:
+        require(Role.ADMIN)
+    operation = context.supervisor.stop(_checked_drain(wish.drain_s), caller())
     if wish.daemon or context.ending.on_demand:
         context.ending.follow(operation)
     return answer(operation.document(), 202)
@@ -34,9 +40,8 @@ async def stop(request: web.Request) -> web.StreamResponse:
 async def restart(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     wish = await read_body(request, RestartRequest)
-    operation = context.supervisor.restart(
-        wish.profile, wish.engine_args, _checked_drain(wish.drain_s), caller(request)
-    )
+    note("engine", _profile(context), wish.profile or _profile(context))
+    operation = context.supervisor.restart(wish.profile, wish.engine_args, _checked_drain(wish.drain_s), caller())
     context.ending.forget()
     return answer(operation.document(), 202)
 
@@ -44,7 +49,8 @@ async def restart(request: web.Request) -> web.StreamResponse:
 async def shutdown(request: web.Request) -> web.StreamResponse:
     """Ends the engine and then the daemon."""
     context = request.app[CONTEXT]
-    operation = context.supervisor.stop(None, caller(request))
+    note("engine and daemon", _profile(context))
+    operation = context.supervisor.stop(None, caller())
     context.ending.follow(operation)
     return answer(operation.document(), 202)
 
@@ -55,6 +61,12 @@ async def get_operation(request: web.Request) -> web.StreamResponse:
     if wait_s:
         await operation.wait_for_news(wait_s)
     return answer(operation.document())
+
+
+def _profile(context: Context) -> str | None:
+    """Of the engine that there is."""
+    lifecycle = context.supervisor.lifecycle
+    return lifecycle.plan.profile.name if lifecycle.engine is not None and lifecycle.plan is not None else None
 
 
 def _checked_drain(drain_s: float | None) -> float | None:

@@ -8,7 +8,8 @@ from tokenflow import link
 from tokenflow.tuning import HoldDocument
 from tokenflowd import commands
 from tokenflowd.context import CONTEXT
-from tokenflowd.replies import answer, caller, log
+from tokenflowd.guard import caller, note
+from tokenflowd.replies import answer
 
 
 async def pause(request: web.Request) -> web.StreamResponse:
@@ -20,14 +21,14 @@ async def resume(request: web.Request) -> web.StreamResponse:
 
 
 async def _carry_out(request: web.Request, *, is_held: bool) -> web.StreamResponse:
-    context, rid, who = request.app[CONTEXT], request.match_info["rid"], caller(request)
+    context, rid, who = request.app[CONTEXT], request.match_info["rid"], caller()
+    note(rid, new="held" if is_held else "unheld")
     engine = commands.engine_of(context, "so there is no request to pause or resume")
     assert engine is not None
     deadline_s = time.monotonic() + commands.LIMIT_S
     kind = link.PauseRequest if is_held else link.ResumeRequest
     reply = commands.checked(await engine.command(kind(rid=rid, deadline_s=deadline_s, who=who)))
     assert reply.held_state is not None, "the scheduler names the state in which it took the command"
-    log.info("request_held" if is_held else "request_unheld", rid=rid, by=who)
     context.changes.notify()
     plan = context.supervisor.lifecycle.plan
     profile = plan.profile.name if plan is not None else None

@@ -8,7 +8,8 @@ from tokenflow import link
 from tokenflow.wire import ModeRequest
 from tokenflowd import commands
 from tokenflowd.context import CONTEXT
-from tokenflowd.replies import answer, caller, log, read_body
+from tokenflowd.guard import caller, note
+from tokenflowd.replies import answer, read_body
 
 
 async def get_mode(request: web.Request) -> web.StreamResponse:
@@ -20,11 +21,11 @@ async def put_mode(request: web.Request) -> web.StreamResponse:
     wish = await read_body(request, ModeRequest)
     engine = commands.engine_of(context, "so there is no mode to set")
     assert engine is not None
-    who = caller(request)
+    who = caller()
     before = context.snapshots.mode().mode
+    note("mode", before, wish.mode)
     command = link.SetMode(mode=wish.mode, deadline_s=time.monotonic() + commands.LIMIT_S, who=who)
-    reply = commands.checked(await engine.command(command))
-    log.info("mode_set", mode=wish.mode.value, revision=reply.revision, by=who)
+    commands.checked(await engine.command(command))
     context.tuner.effects.note({"mode": before}, {"mode": wish.mode.value}, who)
     context.changes.notify()
     return answer(context.snapshots.mode())

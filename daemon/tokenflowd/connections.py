@@ -1,0 +1,87 @@
+"""Connections to the control socket: one that never asks, or a user with too many, takes nothing from others."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from tokenflowd.identity import peer_of
+
+log = structlog.get_logger()
+HEAD_LIMIT_S = 10.0  # from the connection to the end of its first request's head
+MOST_PER_USER = 256
+_HEAD_END = b"\r\n\r\n"
+
+
+class Connections:
+    """Makes the protocol of each connection: aiohttp's, with a look at how it begins."""
+
+    def __init__(self, server: web.Server) -> None:
+        self._server = server
+        self.counts: Counter[int] = Counter()
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Watched(self._server(), self.counts)
+
+
+class _Watched(asyncio.Protocol):
+    """Hands everything on to aiohttp's protocol. Ends a connection whose request does not come."""
+
+    def __init__(self, inner: asyncio.Protocol, counts: Counter[int]) -> None:
+        self._inner = inner
+        self._counts = counts
+        self._uid: int | None = None
+        self._tail = b""
+        self._limit: asyncio.TimerHandle | None = None
+        self._is_handed_on = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        connection: Any = transport.get_extra_info("socket")
+        try:
+            uid = peer_of(connection).uid
+        except OSError:
+            transport.abort()
+            return
+        if self._counts[uid] >= MOST_PER_USER:
+            log.warning("too_many_connections", uid=uid, most=MOST_PER_USER)
+            transport.abort()
+            return
+        self._uid = uid
+        self._counts[uid] += 1
+        self._limit = asyncio.get_running_loop().call_later(HEAD_LIMIT_S, transport.abort)
+        self._is_handed_on = True
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._limit is not None:
+            seen = self._tail + data
+            self._tail = seen[-len(_HEAD_END) + 1 :]
+            if _HEAD_END in seen:
+                self._end_limit()
+        if self._is_handed_on:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._is_handed_on else None
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end_limit()
+        if self._uid is not None:
+            self._counts[self._uid] -= 1
+            self._counts += Counter()  # drops those at zero
+        if self._is_handed_on:
+            self._inner.connection_lost(error)
+
+    def _end_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
