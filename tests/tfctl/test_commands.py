@@ -247,10 +247,8 @@ def test_every_command_has_its_file():
     ["tune quantum_s=2", "mode off", "stop", "restart", "pause tf-00000000000000a1", "resume tf-00000000000000a1"],
 )
 def test_a_viewer_who_acts_is_told_how_to_be_let(command, tfctl, daemon):
-    daemon.denial = PermissionDeniedError(
-        "it takes the role operator", hint="sudo usermod -aG tokenflow-operator $USER"
-    )
+    daemon.denial = PermissionDeniedError("it takes the role operator", hint="sudo usermod -aG operators $USER")
     outcome = tfctl(*command.split())
     assert (outcome.code, outcome.out) == (77, "")
-    assert outcome.err == ("error: it takes the role operator\nhint:  sudo usermod -aG operators $USER\n")
+    assert outcome.err == "error: it takes the role operator\nhint:  sudo usermod -aG operators $USER\n"
     assert tfctl("status").code == 0, "looking is allowed"
