@@ -22,7 +22,7 @@ class Role(IntEnum):
     """What a user may do; each may do what the ones before it may."""
 
     VIEWER = 1  # look: status, requests, events, logs, metrics
-    OPERATOR = 2  # act: start, stop, tune, pause
+    OPERATOR = 2  # act: start, stop, tune, pause, abort
     ADMIN = 3  # end the daemon
 
     def __str__(self) -> str:

@@ -8,11 +8,11 @@ import pytest
 from tokenflow import errors
 from tokenflow.wire import AlarmKind
 from tokenflowd.metrics.alerts import ALERTS
-from tokenflowd.routes import engine, events, hold, logs, metrics, mode, state, tunables
+from tokenflowd.routes import engine, events, hold, logs, metrics, mode, requests, state, tunables
 from tokenflowd.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
-SUBJECTS = (state, engine, logs, mode, events, hold, tunables, metrics)
+SUBJECTS = (state, engine, logs, mode, events, hold, requests, tunables, metrics)
 ROUTES = [route for subject in SUBJECTS for route in subject.ROUTES]
 
 

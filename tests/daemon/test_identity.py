@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tokenflowd.identity import Peer, Role, RoleGroups, peer_of, role_needed, role_of
-from tokenflowd.routes import engine, events, hold, logs, metrics, mode, state, tunables
+from tokenflowd.routes import engine, events, hold, logs, metrics, mode, requests, state, tunables
 
-ROUTES = [route for subject in (state, engine, logs, mode, events, hold, tunables, metrics) for route in subject.ROUTES]
-IDS = st.integers(0, 2**32 - 2)
+SUBJECTS = (state, engine, logs, mode, events, hold, requests, tunables, metrics)
+ROUTES = [route for subject in SUBJECTS for route in subject.ROUTES]
 GROUPS = st.builds(RoleGroups, st.none() | st.integers(1, 9), st.none() | st.integers(1, 9))
 PEERS = st.builds(Peer, st.integers(1, 2**22), st.integers(0, 9), st.frozensets(st.integers(1, 9)))
 

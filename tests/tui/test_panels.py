@@ -9,7 +9,7 @@ from tfctl.output import Look, Role
 from tfctl.views.transfers import eta_s
 from tokenflow.policy.states import RequestState
 from tokenflow.tuning import ExplainDocument
-from tokenflow.wire import EngineState, TransferQueue, Transfers
+from tokenflow.wire import EngineState, GpuInfo, TransferQueue, Transfers
 from tokenflow_tui.bar import time_line
 from tokenflow_tui.detail import detail_lines
 from tokenflow_tui.gpus import gpu_lines
@@ -81,18 +81,20 @@ def test_an_empty_queue_is_done_at_once():
 
 
 def test_gpus_show_what_is_known():
-    known = {
-        "index": 1,
-        "name": "NVIDIA H200",
-        "utilization_ratio": 0.8,
-        "memory_used_bytes": 71 * 2**30,
-        "memory_total_bytes": 139 * 2**30,
-        "temperature_c": 62,
-        "power_w": 310.4,
-    }
-    assert texts(gpu_lines([known], LOOK)) == ["1 H200  ██████▍· 80 %  71/139 GiB  62 °C  310 W"]
-    assert texts(gpu_lines([{}], LOOK)) == ["0 GPU"]
-    assert texts(gpu_lines([{}] * 9, LOOK, 4))[-1] == "and 6 more"
+    known = GpuInfo(
+        index=1,
+        name="NVIDIA H200",
+        utilization_ratio=0.8,
+        memory_used_bytes=71 * 2**30,
+        memory_total_bytes=139 * 2**30,
+        temperature_c=62.0,
+        power_w=310.4,
+        throttle_reasons=["thermal"],
+    )
+    line = "1 H200  ██████▍· 80 %  71/139 GiB  62 °C  310 W"
+    assert texts(gpu_lines([known], LOOK)) == [f"{line}  held back: thermal"]
+    assert texts(gpu_lines([GpuInfo(index=0)], LOOK)) == ["0 GPU"]
+    assert texts(gpu_lines([GpuInfo(index=n) for n in range(9)], LOOK, 4))[-1] == "and 6 more"
     assert texts(gpu_lines([], LOOK)) == ["no GPU seen"]
 
 

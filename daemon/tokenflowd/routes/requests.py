@@ -9,7 +9,8 @@ from tokenflow.tuning import AbortDocument, ExplainDocument
 from tokenflow.wire import RequestRow
 from tokenflowd import commands
 from tokenflowd.context import CONTEXT, Context
-from tokenflowd.replies import answer, caller, log
+from tokenflowd.guard import caller, note
+from tokenflowd.replies import answer
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
@@ -24,17 +25,17 @@ async def explain(request: web.Request) -> web.StreamResponse:
 
 async def abort(request: web.Request) -> web.StreamResponse:
     """Ends a request; one that has ended already is left as it is."""
-    context, rid, who = request.app[CONTEXT], request.match_info["rid"], caller(request)
+    context, rid, who = request.app[CONTEXT], request.match_info["rid"], caller()
     engine = commands.engine_of(context, "so there is no request to end")
     assert engine is not None
     row = _row(context, rid)
+    note(rid, row.state, "aborted")
     if row.state.is_live:
         reply = await engine.ask_frontend(link.AbortStream(rid=rid), commands.LIMIT_S)
         if reply is None:
             raise TimedOutError("the engine's HTTP process does not answer", hint="look at its log: tfctl logs -n 50")
         commands.checked(reply)
         context.events.note(EventKind.ABORTED, rid=rid, who=who, terms={"state": row.state.value})
-        log.info("request_aborted", rid=rid, by=who)
         context.changes.notify()
     return answer(AbortDocument(profile=_profile(context), rid=rid, state=row.state))
 
