@@ -201,7 +201,7 @@ class TestStrangers:
         async with run_daemon(**settings_of(three_groups)) as rig:
             many = range(70_000, 71_000)
             operator = await of_daemon(rig, three_groups, nobody, *many, three_groups[1].gr_gid)
-            status, document = await in_thread(operator.ask, "PATCH", "/v1/tunables", '{"changes": {}}')
+            status, document = await in_thread(operator.ask, "PUT", "/v1/mode", '{"mode": "off"}')
             assert (status, document["error"]["code"]) == (409, "conflict"), "let in, and no engine serves"
 
 
