@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenflow.quality.playback import play
+from tokenflow.quality.playback import Playback, play
 from tokenflow.quality.record import StreamRecord
 
 FULL_RATIO = 0.1  # below this share of the length a token counts fully (paper section 7.1)
@@ -35,12 +35,13 @@ def added_weight(unread_tokens: float, added_tokens: int, length_tokens: float) 
     return whole + falling / max(none - full, 1e-12)
 
 
-def effective_tokens(record: StreamRecord) -> float:
+def effective_tokens(record: StreamRecord, played: Playback | None = None) -> float:
     """The paper's text: each token by its weight at its arrival, over the stream's own length. 0 without a reader."""
     if record.rate_tok_s is None or not record.token_count:
         return 0.0
     # The buffer that a token meets: what was unread before it came.
-    return float(token_weights(play(record).unread_tokens - 1.0, float(record.token_count)).sum())
+    unread_tokens = (played or play(record)).unread_tokens
+    return float(token_weights(unread_tokens - 1.0, float(record.token_count)).sum())
 
 
 def author_score(record: StreamRecord, length_tokens: float = AUTHORS_LENGTH_TOKENS) -> float:
@@ -49,18 +50,12 @@ def author_score(record: StreamRecord, length_tokens: float = AUTHORS_LENGTH_TOK
     if record.rate_tok_s is None or record.token_count < 2:
         return 0.0
     steps = 1.0 - np.diff(record.token_times_s) * record.rate_tok_s
-    full, none = FULL_RATIO * length_tokens, NONE_RATIO * length_tokens
-    buffer = score = 0.0
-    for step in steps.tolist():
-        buffer += step
-        if buffer < -_ROUNDING_TOKENS:
-            score += buffer
-            buffer = 0.0
-        elif buffer < full:
-            score += 1.0
-        elif buffer < none:
-            score += (none - buffer) / (none - full)
-    return score
+    total = np.cumsum(steps)
+    # A buffer that is set back to 0 when it falls below is the sum less its least value so far, where that is negative.
+    least = np.minimum(np.minimum.accumulate(total), 0.0)
+    is_short = np.diff(least, prepend=0.0) < -_ROUNDING_TOKENS
+    weights = np.where(is_short, 0.0, token_weights(total - least, length_tokens))
+    return float(weights.sum() + least[-1])
 
 
 def effective_tok_s(records: Iterable[StreamRecord], wall_s: float) -> float:

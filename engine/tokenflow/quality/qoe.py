@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from tokenflow.quality.effective import token_weights
-from tokenflow.quality.playback import play
+from tokenflow.quality.playback import Playback, play
 from tokenflow.quality.record import StreamRecord
 
 
-def andes_qoe(record: StreamRecord, ttft_target_s: float) -> float | None:
+def andes_qoe(record: StreamRecord, ttft_target_s: float, played: Playback | None = None) -> float | None:
     """Andes v2 (arXiv 2404.16283): 1 − S_delay/S_whole, between 0 and 1. None without a reader or a token.
 
     S_delay sums how much later than ideal each token is read, the ideal being the target TTFT and then one token
@@ -20,7 +20,7 @@ def andes_qoe(record: StreamRecord, ttft_target_s: float) -> float | None:
     index = np.arange(record.token_count)
     ideal_s = record.arrival_s + ttft_target_s + index / record.rate_tok_s
     # Reading cannot begin before the ideal first token: being early is no merit and no loan.
-    read_s = np.maximum(play(record).read_times_s, ideal_s)
+    read_s = np.maximum((played or play(record)).read_times_s, ideal_s)
     whole_s = float((read_s[-1] - ideal_s).sum())
     delay_s = float((read_s - ideal_s).sum())
     return 1.0 - delay_s / whole_s if whole_s > 0.0 else 1.0

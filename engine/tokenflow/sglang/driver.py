@@ -15,6 +15,7 @@ from tokenflow.policy.plan import Plan
 from tokenflow.policy.planner import plan
 from tokenflow.policy.standing import standing
 from tokenflow.policy.states import Reason, RequestState
+from tokenflow.policy.step_meter import StepMeter
 from tokenflow.policy.table import RequestTable
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView, RequestView, StateCode, View
@@ -22,7 +23,7 @@ from tokenflow.sglang.kept_kv import KeptKv
 from tokenflow.sglang.kv_tree import NO_COPIES, Copies
 from tokenflow.sglang.kv_watch import KvWatch
 from tokenflow.sglang.settings import Priors
-from tokenflow.sglang.step_meter import StepMeter
+from tokenflow.sglang.step_meter import LaunchStamps
 from tokenflow.sglang.tracker import RequestTracker, TrackedRequest
 from tokenflow.wire import Latency, Tail
 
@@ -77,7 +78,8 @@ class PolicyDriver:
         self._scheduler = scheduler
         self._tracker = tracker
         self._kept = kept
-        self.steps = StepMeter(self.costs, priors.decode_fit(), tracker.counters)
+        self.steps = StepMeter(self.costs, priors.decode_fit())
+        self.stamps = LaunchStamps(self.steps, tracker.counters)
         self._table = RequestTable()
         self._runs: dict[str, _Run] = {}
         self._carry = Carry()

@@ -6,6 +6,7 @@ from typing import Any
 
 from tokenflow.counters import Phase
 from tokenflow.events import EventKind
+from tokenflow.policy.cadence import IDLE_DECISION_S, WRITE_GRAIN_TOKENS
 from tokenflow.policy.plan import Action, Plan
 from tokenflow.policy.states import Mode, Reason, RequestState
 from tokenflow.policy.tunables import Tunables, check
@@ -21,8 +22,6 @@ from tokenflow.wire import Capacity
 
 OBSERVE_DECISION_S = 1.0
 HELD_NAP_MS = 50  # between two looks while nobody may run: every request is held
-IDLE_DECISION_S = 0.1  # with nobody waiting, decisions are about memory and copies to the host only
-WRITE_GRAIN_TOKENS = 16  # a shorter piece waits: each one is a node of the tree, and every look-up passes all of them
 
 
 class Governor:
@@ -121,7 +120,7 @@ class Governor:
             self.apply(replace(self.tunables, mode=Mode.OBSERVE), reason=blocker)
 
     def on_step(self, batch: Any, now_s: float) -> None:
-        self.driver.steps.take(batch, now_s)
+        self.driver.stamps.take(batch, now_s)
 
     def reconcile(self, now_s: float) -> Capacity:
         """Every request's state and their sums, once in a turn: telemetry and the decision are of the same moment."""

@@ -1,0 +1,160 @@
+"""Carries out a plan: pauses, releases, starts and copies to the host."""
+
+from collections.abc import Iterable
+
+from tokenflow.policy.cadence import WRITE_GRAIN_TOKENS
+from tokenflow.policy.plan import Action, Decision, Plan, Release, Write
+from tokenflow.policy.states import RequestState
+from tokenflow.policy.view import LOADING, PREEMPTED, PREFILLING, RUNNING, WAITING
+from tokenflow.sim.faults import SimulationError
+from tokenflow.sim.scheduler import StepStyle
+from tokenflow.sim.state import EngineState
+from tokenflow.sim.streams import Stream
+from tokenflow.sim.transfers import Direction
+
+
+class Actuator:
+    """Columns are in step with what was made when this is called (`Streams.sync`)."""
+
+    def __init__(self, state: EngineState) -> None:
+        self._state = state
+        self._bytes_per_token = state.performance.kv_bytes_per_token
+
+    def carry_out(self, plan: Plan) -> None:
+        """Raises SimulationError for what no engine could do."""
+        rows = self._state.streams.rows
+        for decision in plan.pauses:
+            self._check(decision, rows[decision.row])
+            self.pause(rows[decision.row], decision.action)
+        for release in plan.releases:
+            self._release(rows[release.row], release)
+        for decision in plan.starts:
+            self._check(decision, rows[decision.row])
+            self._start(rows[decision.row], decision)
+        if plan.writes and self._state.rules.uses_host:
+            self._write(plan.writes)
+
+    def pause(self, stream: Stream, action: Action) -> None:
+        """It leaves its slot; its KV stays, is written to the host and freed, or is dropped."""
+        state, streams = self._state, self._state.streams
+        assert streams.state(stream) in (RUNNING, PREFILLING, LOADING)
+        if stream in state.filling:
+            state.filling.remove(stream)
+        stream.times.close(state.decode_times)
+        stream.must_load = False
+        streams.set_state(stream, RequestState.PREEMPTED, state.now_s, is_new_run=True)
+        streams.column("pause_count")[stream.row] += 1
+        state.counts.pause_count += 1
+        state.changed_batch()
+        if action is Action.PAUSE_OFFLOAD and state.rules.uses_host:
+            self._leave_device(stream, 0, self._unwritten(stream))
+        elif action is not Action.PAUSE_KEEP:
+            self._shrink(stream, 0)
+
+    def _check(self, decision: Decision, stream: Stream) -> None:
+        streams = self._state.streams
+        code = streams.state(stream)
+        if stream.rid != decision.rid:
+            raise SimulationError(f"the plan takes row {decision.row} for {decision.rid}, it is {stream.rid}")
+        if decision.action.is_pause != (code in (RUNNING, PREFILLING)):
+            raise SimulationError(f"the plan has {decision.action} for {stream.rid} in state {code}")
+        if not decision.action.is_pause:
+            if (decision.action is Action.ADMIT) != (code == WAITING):
+                raise SimulationError(f"the plan has {decision.action} for {stream.rid} in state {code}")
+            if self._state.holder_count >= self._state.settings.slot_count:
+                raise SimulationError(f"the plan starts {stream.rid}, and no slot is free")
+
+    def _start(self, stream: Stream, decision: Decision) -> None:
+        state, streams = self._state, self._state.streams
+        made = streams.value(stream, "made_tokens")
+        held, context = streams.value(stream, "kv_device_tokens"), streams.value(stream, "context_tokens")
+        stream.release_to = None  # what leaves the device at this moment stays after all
+        stream.run_count += 1
+        streams.column("run_start_tokens")[stream.row] = made
+        streams.column("is_first_run")[stream.row] = stream.run_count <= 1
+        stream.must_load = decision.action is Action.RESUME_LOAD and streams.value(stream, "kv_host_tokens") > held
+        if stream.must_load:
+            state.counts.load_count += 1
+        elif made and held < context:
+            state.counts.recompute_count += 1
+            state.counts.recomputed_tokens += context - held
+            stream.recompute_count += 1
+        if made and held >= context and state.rules.style is StepStyle.MIXED:
+            streams.set_state(stream, RequestState.RUNNING, state.now_s, is_new_run=True)
+            stream.times.open(state.decode_times)
+        else:
+            kind = RequestState.LOADING if stream.must_load else RequestState.PREFILLING
+            streams.set_state(stream, kind, state.now_s, is_new_run=True)
+            state.filling.append(stream)
+        state.changed_batch()
+
+    def _release(self, stream: Stream, release: Release) -> None:
+        """From its end; what the host lacks is written first, unless the plan gives it up."""
+        streams = self._state.streams
+        if streams.state(stream) != PREEMPTED:
+            return
+        held = streams.value(stream, "kv_device_tokens")
+        keep = max(held - release.tokens, 0)
+        has_copy = min(held, stream.host_tokens)
+        may_give_up = release.tokens > has_copy + release.write_tokens
+        self._leave_device(stream, keep, release.write_tokens if may_give_up else self._unwritten(stream))
+
+    def _unwritten(self, stream: Stream) -> int:
+        return max(self._state.streams.value(stream, "kv_device_tokens") - stream.host_tokens, 0)
+
+    def _leave_device(self, stream: Stream, keep_tokens: int, write_tokens: int) -> None:
+        """Device KV beyond `keep_tokens` is freed once `write_tokens` more (what the host has room for) are there."""
+        state = self._state
+        written = min(write_tokens, self._unwritten(stream), state.memory.host_free_tokens)
+        on_host = state.streams.value(stream, "kv_host_tokens")
+        if not written and on_host >= stream.host_tokens:
+            self._shrink(stream, keep_tokens)
+            return
+        stream.release_to = keep_tokens if stream.release_to is None else min(stream.release_to, keep_tokens)
+        self._copy_to_host([(stream, stream.host_tokens + written)], is_awaited=True)
+
+    def _write(self, writes: Iterable[Write]) -> None:
+        rows, copies, room = self._state.streams.rows, [], self._state.memory.host_free_tokens
+        page = max(self._state.memory.page_tokens, 1)
+        for write in writes:
+            stream = rows[write.row]
+            tokens = min(write.tokens, self._unwritten(stream), room) // page * page
+            if tokens >= max(page, WRITE_GRAIN_TOKENS):
+                copies.append((stream, stream.host_tokens + tokens))
+                room -= tokens
+        if copies:
+            self._copy_to_host(copies, is_awaited=False)
+
+    def _copy_to_host(self, copies: list[tuple[Stream, int]], *, is_awaited: bool) -> None:
+        """One job for all of them, up to the position given with each."""
+        state, total = self._state, 0
+        for stream, up_to in copies:
+            added = up_to - stream.host_tokens
+            state.memory.take_host(added)
+            stream.host_tokens = up_to
+            stream.switch_bytes += added * self._bytes_per_token
+            total += added
+
+        def arrived() -> None:
+            for stream, up_to in copies:
+                if stream.is_live:
+                    self._arrived(stream, up_to)
+
+        state.transfers.submit(Direction.D2H, total * self._bytes_per_token, arrived, is_awaited=is_awaited)
+
+    def _arrived(self, stream: Stream, up_to: int) -> None:
+        streams = self._state.streams
+        on_host = streams.column("kv_host_tokens")
+        on_host[stream.row] = max(on_host[stream.row], up_to)
+        is_there = on_host[stream.row] >= stream.host_tokens
+        if stream.release_to is not None and is_there and streams.state(stream) == PREEMPTED:
+            keep, stream.release_to = stream.release_to, None
+            self._shrink(stream, keep)
+
+    def _shrink(self, stream: Stream, tokens: int) -> None:
+        state = self._state
+        held = state.streams.value(stream, "kv_device_tokens")
+        if tokens < held:
+            state.memory.resize(held, tokens)
+            state.streams.column("kv_device_tokens")[stream.row] = tokens
+            state.must_decide = True
