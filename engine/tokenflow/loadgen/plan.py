@@ -1,18 +1,15 @@
 """What will be sent: a workload and a seed make a list of planned streams, always the same one."""
 
-import random
 from typing import Any
 
 import msgspec
 
 from tokenflow.errors import UsageError
-from tokenflow.loadgen.arrivals import Arrivals, Recorded, parse_arrivals
-from tokenflow.loadgen.lengths import parse_lengths
+from tokenflow.loadgen.arrivals import Arrivals, parse_arrivals
+from tokenflow.loadgen.draws import draw_lengths, generator
 from tokenflow.loadgen.prompt_file import deal
 from tokenflow.loadgen.prompts import draw_prompt_of, draw_prompts
 from tokenflow.loadgen.rates import parse_rates
-
-FROM_TRACE = "trace"  # as a length law: the lengths that the trace recorded
 
 
 class Workload(msgspec.Struct, kw_only=True, frozen=True):
@@ -48,15 +45,14 @@ def plan_streams(workload: Workload) -> list[StreamPlan]:
     """The streams of a workload in order of arrival. Raises UsageError where the workload makes no sense."""
     if workload.request_count < 1:
         raise UsageError(f"{workload.request_count} requests are too few", hint="ask for one or more", field="requests")
-    # One generator a subject: a change of the rates must not move the arrivals or the prompts.
     count, seed = workload.request_count, workload.seed
     arrivals = parse_arrivals(workload.arrivals, speedup=workload.speedup)
-    times_s = arrivals.times_s(count, _generator(seed, "arrivals"))
+    times_s = arrivals.times_s(count, generator(seed, "arrivals"))
     rates_tok_s: list[float] | list[None] = [None] * count
     if workload.rates is not None:
-        rates_tok_s = parse_rates(workload.rates).assign(count, _generator(seed, "rates"))
+        rates_tok_s = parse_rates(workload.rates).assign(count, generator(seed, "rates"))
     prompts = _prompts(workload, arrivals)
-    lengths = _lengths(workload.output_tokens, "output-tokens", arrivals, count, _generator(seed, "lengths"))
+    lengths = draw_lengths(workload.output_tokens, "output-tokens", arrivals, count, generator(seed, "lengths"))
     return [
         StreamPlan(
             index=index,
@@ -70,27 +66,13 @@ def plan_streams(workload: Workload) -> list[StreamPlan]:
 
 
 def _prompts(workload: Workload, arrivals: Arrivals) -> list[str]:
-    count, rng = workload.request_count, _generator(workload.seed, "prompts")
+    count, rng = workload.request_count, generator(workload.seed, "prompts")
     if workload.input_tokens is None:
         return draw_prompts(count, rng) if workload.prompts is None else deal(workload.prompts, count, rng)
     if workload.prompts is not None:
         raise UsageError(
             "prompts of your own have their own lengths", hint="leave one of the two out", field="input-tokens"
         )
-    sizes_rng = _generator(workload.seed, "input-lengths")
-    sizes = _lengths(workload.input_tokens, "input-tokens", arrivals, count, sizes_rng)
+    sizes_rng = generator(workload.seed, "input-lengths")
+    sizes = draw_lengths(workload.input_tokens, "input-tokens", arrivals, count, sizes_rng)
     return [draw_prompt_of(size, rng) for size in sizes]
-
-
-def _lengths(law: str, field: str, arrivals: Arrivals, count: int, rng: random.Random) -> list[int]:
-    if law != FROM_TRACE:
-        return parse_lengths(law, field).draw(count, rng)
-    if not isinstance(arrivals, Recorded):
-        raise UsageError("lengths from a trace need its arrivals", hint="use trace:FILE for the arrivals", field=field)
-    requests = arrivals.trace.requests[:count]
-    return [row.input_tokens if field == "input-tokens" else row.output_tokens for row in requests]
-
-
-def _generator(seed: int, subject: str) -> random.Random:
-    """Seeding with text is hashed by SHA-512, so that it is the same in every process."""
-    return random.Random(f"{seed}:{subject}")

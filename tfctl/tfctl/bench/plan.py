@@ -7,9 +7,10 @@ import msgspec
 from tfctl.bench.options import BenchOptions
 from tokenflow.loadgen.arrivals import Arrivals, Burst, GammaProcess, Recorded, parse_arrivals
 from tokenflow.loadgen.bench_figures import RunFacts
+from tokenflow.loadgen.draws import FROM_TRACE
 from tokenflow.loadgen.endpoint import Api
 from tokenflow.loadgen.lengths import parse_lengths
-from tokenflow.loadgen.plan import FROM_TRACE, StreamPlan, Workload, plan_streams
+from tokenflow.loadgen.plan import StreamPlan, Workload, plan_streams
 from tokenflow.loadgen.prompt_file import read_prompts
 from tokenflow.loadgen.slo import parse_slos
 
