@@ -6,7 +6,7 @@ from tokenflow.policy.capacity import StepTimeFit, capacity_tok_s
 from tokenflow.policy.estimator import CostEstimator
 
 _SHARE_WINDOW_S = 60.0  # a burst of prompts is not the share that they take in the long run
-_FEW_STEPS = 5
+FEW_STEPS = 5  # before so many decode steps were seen nothing is said of capacity
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class StepMeter:
 
     def capacity_tok_s(self, slot_count: int, kv_total_tokens: float, mean_context_tokens: float) -> float | None:
         """Γ at the batch that could run; None until a few decode steps were seen."""
-        if self._fit.count < _FEW_STEPS:
+        if self._fit.count < FEW_STEPS:
             return None
         return capacity_tok_s(
             self._fit,

@@ -72,12 +72,13 @@ class Actuator:
         stream.run_count += 1
         streams.column("run_start_tokens")[stream.row] = made
         streams.column("is_first_run")[stream.row] = stream.run_count <= 1
-        stream.must_load = decision.action is Action.RESUME_LOAD and streams.value(stream, "kv_host_tokens") > held
-        if stream.must_load:
-            state.counts.load_count += 1
-        elif made and held < context:
+        on_host = streams.value(stream, "kv_host_tokens")
+        stream.must_load = decision.action is Action.RESUME_LOAD and on_host > held
+        reached = max(held, min(on_host, context)) if stream.must_load else held
+        state.counts.load_count += stream.must_load
+        if made and reached < context:
             state.counts.recompute_count += 1
-            state.counts.recomputed_tokens += context - held
+            state.counts.recomputed_tokens += context - reached
             stream.recompute_count += 1
         if made and held >= context and state.rules.style is StepStyle.MIXED:
             streams.set_state(stream, RequestState.RUNNING, state.now_s, is_new_run=True)
@@ -116,10 +117,13 @@ class Actuator:
     def _write(self, writes: Iterable[Write]) -> None:
         rows, copies, room = self._state.streams.rows, [], self._state.memory.host_free_tokens
         page = max(self._state.memory.page_tokens, 1)
+        least = max(page, WRITE_GRAIN_TOKENS)
         for write in writes:
+            if write.tokens < least:
+                continue
             stream = rows[write.row]
             tokens = min(write.tokens, self._unwritten(stream), room) // page * page
-            if tokens >= max(page, WRITE_GRAIN_TOKENS):
+            if tokens >= least:
                 copies.append((stream, stream.host_tokens + tokens))
                 room -= tokens
         if copies:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokenflow.policy.states import RequestState
-from tokenflow.policy.step_meter import MeasuredStep, StepMeter
+from tokenflow.policy.step_meter import FEW_STEPS, MeasuredStep, StepMeter
 from tokenflow.sim.batch import DecodeBatch
 from tokenflow.sim.performance import StepWork
 from tokenflow.sim.readers import deliver
@@ -34,6 +34,7 @@ class Stepper:
         self.ended: list[Stream] = []
         self._state = state
         self._meter = meter
+        self._unmeasured_count = FEW_STEPS
 
     def step(self, until_s: float) -> bool:
         """One step with prefill, or decode steps up to the first that ends at `until_s` or later. False: nothing
@@ -156,13 +157,18 @@ class Stepper:
         steps = min(int(np.searchsorted(times_s, until_s, side="left")) + 1, steps)
         times_s = times_s[:steps]
         state.now_s = float(times_s[-1])
-        self._meter.take(
-            MeasuredStep(False, batch.size, int(kv_sums[steps - 1])), float(each_s[steps - 1]), state.now_s
-        )
+        # The live engine's meter hears of every step. While it knows nothing a few of them must do, then the last.
+        for index in range(max(steps - self._unmeasured_count, 0), steps - 1):
+            self._measure(kv_sums[index], each_s[index], times_s[index])
+        self._measure(kv_sums[steps - 1], each_s[steps - 1], times_s[steps - 1])
+        self._unmeasured_count = max(self._unmeasured_count - steps, 0)
         batch.made(times_s)
         state.transfers.advance(state.now_s)
         if batch.has_ended:
             self._collect_ended()
+
+    def _measure(self, kv_tokens: float, step_s: float, now_s: float) -> None:
+        self._meter.take(MeasuredStep(False, self.batch.size, int(kv_tokens)), float(step_s), float(now_s))
 
     def _collect_ended(self) -> None:
         streams, rows = self._state.streams, self.batch.rows
