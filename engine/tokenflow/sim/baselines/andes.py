@@ -26,6 +26,7 @@ from tokenflow.sim.performance import Floats, StepWork
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
 INTERVAL_S = 1.0
+CHUNK_TOKENS = 8192
 HORIZON_S = 10.0
 _BATCH_SIZES = 8
 
@@ -35,8 +36,15 @@ class Andes:
 
     name = "andes"
 
-    def __init__(self, *, ttft_target_s: float = 1.0, swaps: bool = True, interval_s: float = INTERVAL_S) -> None:
-        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=8192, uses_host=swaps)
+    def __init__(
+        self,
+        chunk_tokens: int = CHUNK_TOKENS,
+        *,
+        ttft_target_s: float = 1.0,
+        swaps: bool = True,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=swaps)
         self._swaps = swaps
         self._interval_s = interval_s
         self._book = ReadingBook(ttft_target_s)
@@ -44,7 +52,8 @@ class Andes:
 
     def decide(self, look: Look) -> Plan:
         """First come, first served while all fit or between decisions; else the knapsack."""
-        draft = Draft(look.view, uses_host=self._swaps)
+        view, draft = look.view, Draft(look.view, uses_host=self._swaps)
+        readers = self._book.readers(view, np.where(view.is_started, look.made_tokens, 0).astype(np.float64))
         seekers = draft.seekers
         if not seekers.size:
             return draft.plan()
@@ -53,7 +62,7 @@ class Andes:
         is_tight = seekers.size > draft.slots or needs + growth > draft.free_tokens
         if is_tight and look.now_s >= self._next_s:
             self._next_s = look.now_s + self._interval_s
-            self._choose(look, draft)
+            self._choose(look, draft, readers)
         else:
             draft.start_in_order(seekers, growth)
         return draft.plan()
@@ -62,9 +71,7 @@ class Andes:
         """At the next interval, while somebody wants a place."""
         return self._next_s if bool((look.view.state <= PREEMPTED).any()) else math.inf
 
-    def _choose(self, look: Look, draft: Draft) -> None:
-        view = look.view
-        readers = self._book.readers(view, np.where(view.is_started, look.made_tokens, 0).astype(np.float64))
+    def _choose(self, look: Look, draft: Draft, readers: Readers) -> None:
         lead_s = self._lead_s(look, draft)
         waiting = readers.waiting(HORIZON_S)
         best: tuple[float, list[int], Floats] | None = None

@@ -80,10 +80,11 @@ class ReadingBook:
         read = np.maximum(visible_tokens - unread, 0.0)
         area = np.zeros(len(view))
         past, self._past = self._past, {}
+        due_s = now_s - view.arrival_s - self._ttft_target_s
         for row, rid in enumerate(view.rids):
-            before_s, before_tokens, before_area = past.get(rid, (now_s, 0.0, 0.0))
             tokens = float(read[row])
-            # Read evenly since the decision before.
+            # Read evenly since the decision before; by who is new here, since it was due.
+            before_s, before_tokens, before_area = past.get(rid, (now_s - max(float(due_s[row]), 0.0), 0.0, 0.0))
             area[row] = before_area + (before_tokens + tokens) / 2 * (now_s - before_s)
             self._past[rid] = (now_s, tokens, float(area[row]))
-        return Readers(rate, unread, read, area, now_s - view.arrival_s - self._ttft_target_s)
+        return Readers(rate, unread, read, area, due_s)

@@ -11,12 +11,16 @@ from tokenflow.sim.baselines.draft import Draft
 from tokenflow.sim.baselines.fcfs import admit_behind_growth
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
+CHUNK_TOKENS = 8192
+
 
 class Disaggregated:
     """The decoding pool admits; the engine has the prefill pool compute what is admitted."""
 
     name = "disaggregated"
-    rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=8192, has_prefill_pool=True)
+
+    def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, has_prefill_pool=True)
 
     def decide(self, look: Look) -> Plan:
         """Starts the oldest while they fit into the decoding pool."""

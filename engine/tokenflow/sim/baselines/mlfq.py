@@ -23,6 +23,7 @@ from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 QUANTUM_S = 0.010  # of the highest level
 LEVELS = 16
 PROMOTION_S = 3.0
+CHUNK_TOKENS = 8192
 
 
 @dataclass(slots=True)
@@ -40,9 +41,9 @@ class Mlfq:
     """Keeps a level and a used quantum for each live request."""
 
     name = "mlfq"
-    rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=8192, uses_host=True)
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True)
         self._jobs: dict[str, _Job] = {}
         self._next_place = 0
         self._now_s = 0.0

@@ -19,6 +19,7 @@ from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
 QUANTUM_TOKENS = 500
 MOST_REASONING_KV_TOKENS = 5000
+CHUNK_TOKENS = 8192
 
 
 @dataclass(slots=True)
@@ -34,9 +35,9 @@ class Pascal:
     """Keeps a place for each live request."""
 
     name = "pascal"
-    rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=8192, uses_host=True)
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True)
         self._rounds: dict[str, _Round] = {}
         self._next_place = 0
 
@@ -64,8 +65,11 @@ class Pascal:
 
     def _advanced(self, present: _Round | None, made_tokens: int, is_answering: bool) -> _Round:
         """Behind all others for who is new, begins to answer, or has used up its quantum."""
-        if present is not None and present.is_answering == is_answering:
-            if made_tokens - present.from_tokens < QUANTUM_TOKENS:
-                return present
+        if (
+            present is not None
+            and present.is_answering == is_answering
+            and made_tokens - present.from_tokens < QUANTUM_TOKENS
+        ):
+            return present
         self._next_place += 1
         return _Round(self._next_place, made_tokens, is_answering)

@@ -15,7 +15,7 @@ from tokenflow.policy.view import View
 from tokenflow.sim.baselines.draft import Draft
 from tokenflow.sim.baselines.fcfs import SGLANG_RULES
 from tokenflow.sim.baselines.sglang_reserve import MOST_NEW_TOKENS, SglangReserve
-from tokenflow.sim.scheduler import Look
+from tokenflow.sim.scheduler import Look, StepRules
 
 THRESHOLD = 10.0  # --priority-scheduling-preemption-threshold
 POINTS_PER_TOK_S = 20.0
@@ -25,9 +25,9 @@ class SglangPriority:
     """Requests that nobody reads along with have priority 0."""
 
     name = "sglang-priority"
-    rules = SGLANG_RULES
 
-    def __init__(self) -> None:
+    def __init__(self, rules: StepRules = SGLANG_RULES) -> None:
+        self.rules = rules
         self._reserve = SglangReserve()
 
     def decide(self, look: Look) -> Plan:
