@@ -10,6 +10,7 @@ import msgspec
 
 import tfctl.documents
 import tokenflow.loadgen.bench_record
+import tokenflow.sim.document
 import tokenflow.tuning
 import tokenflow.wire
 from tokenflow.wire import Document, schema_name
@@ -46,6 +47,7 @@ def _children(kind: type[Document]) -> Iterator[type[Document]]:
         tokenflow.wire.__name__,
         tokenflow.tuning.__name__,
         tokenflow.loadgen.bench_record.__name__,
+        tokenflow.sim.document.__name__,
         tfctl.documents.__name__,
     )
     for child in kind.__subclasses__():

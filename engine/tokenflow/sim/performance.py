@@ -90,18 +90,21 @@ class LinearModel:
     piece_s: float = 0.0
     new_token_s: float = 0.0
     pair_s: float = 0.0
-    prefill_fixed_s: float = 0.0  # beside `step_fixed_s`, of a step with prefill in it
+    prefill_fixed_s: float = 0.0  # of a step with prefill in it, instead of `step_fixed_s` if it is more
 
     def kv_tokens(self, mem_fraction: float) -> int:
         """`mem_fraction` counts as a share of the pool that was measured."""
         return int(self.kv_token_count * mem_fraction)
 
     def step_s(self, work: StepWork) -> float:
-        step_s = self.step_fixed_s + self.stream_s * work.decode_batch + self.kv_token_s * work.decode_kv_tokens
+        fixed_s = self.step_fixed_s if work.decode_batch else 0.0
+        step_s = self.stream_s * work.decode_batch + self.kv_token_s * work.decode_kv_tokens
         if work.new_tokens:
-            step_s += self.prefill_fixed_s + self.piece_s * work.piece_count
-            step_s += self.new_token_s * work.new_tokens + self.pair_s * work.pair_count
-        return step_s
+            fixed_s = max(fixed_s, self.prefill_fixed_s)
+            step_s += (
+                self.piece_s * work.piece_count + self.new_token_s * work.new_tokens + self.pair_s * work.pair_count
+            )
+        return fixed_s + step_s
 
     def decode_steps_s(self, batch: int, kv_tokens: Floats) -> Floats:
         return self.step_fixed_s + self.stream_s * batch + self.kv_token_s * kv_tokens

@@ -11,11 +11,13 @@ CHUNK_TOKENS = 8192  # SGLang's chunk on a large GPU
 
 
 class PolicyScheduler:
-    """`tunables.variant` says which policy. Steps are SGLang's: prefill goes first and decodes nobody."""
+    """`tunables.variant` says which policy. By default steps are SGLang's: prefill goes first and decodes nobody."""
 
-    def __init__(self, tunables: Tunables, *, chunk_tokens: int = CHUNK_TOKENS, uses_host: bool = True) -> None:
+    def __init__(
+        self, tunables: Tunables, *, style: StepStyle = StepStyle.SEPARATE, chunk_tokens: int = CHUNK_TOKENS
+    ) -> None:
         self.tunables = tunables
-        self.rules = StepRules(StepStyle.SEPARATE, chunk_tokens, uses_host=uses_host)
+        self.rules = StepRules(style, chunk_tokens, uses_host=True)
 
     @property
     def name(self) -> str:

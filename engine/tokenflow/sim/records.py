@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenflow.policy.buffer import sane_rate
 from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, WAITING
 from tokenflow.quality.goodput import GoodputLimits
 from tokenflow.quality.record import StreamRecord
@@ -82,7 +83,7 @@ class Clerk:
         request, streams = stream.request, state.streams
         times_s: NDArray[np.float64] = stream.times.all_s()[request.hidden_tokens :]
         figures = figures_of(
-            StreamRecord.of(request.arrival_s, times_s, request.rate_tok_s),
+            StreamRecord(request.arrival_s, times_s, sane_rate(request.rate_tok_s)),
             ttft_target_s=self._ttft_target_s,
             limits=self._limits,
         )

@@ -22,6 +22,7 @@ SUMMARIES: dict[str, str] = {
     "logs": "Show the engine's log.",
     "metrics": "Print the daemon's metrics, or write them to a file.",
     "bench": "Send streams to a server and measure what their readers get.",
+    "simulate": "Try policies on a GPU that is not here.",
     "engine": "Install or show the engine's packages.",
     "profile": "List, check, make, compare and apply profiles.",
 }

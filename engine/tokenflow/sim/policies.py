@@ -1,0 +1,22 @@
+"""Every policy that can be simulated, by its name."""
+
+from dataclasses import replace
+
+from tokenflow.errors import UsageError
+from tokenflow.policy.states import Variant
+from tokenflow.policy.tunables import Tunables
+from tokenflow.sim.baselines import BASELINES, make_baseline
+from tokenflow.sim.policy_scheduler import PolicyScheduler
+from tokenflow.sim.scheduler import Scheduler
+
+OURS = (Variant.TOKENFLOW, Variant.PAPER, Variant.GUIDE)  # the policy's own `fcfs` is not stock: see baselines
+POLICIES = tuple(variant.value for variant in OURS) + BASELINES
+
+
+def make_scheduler(name: str, tunables: Tunables) -> Scheduler:
+    """A new one for each run. Raises UsageError for an unknown name."""
+    if name not in POLICIES:
+        raise UsageError(f"there is no policy {name!r}", hint=f"use {', '.join(POLICIES)}", field="policy")
+    if name in BASELINES:
+        return make_baseline(name, ttft_target_s=tunables.ttft_target_s)
+    return PolicyScheduler(replace(tunables, variant=Variant(name)))

@@ -1,0 +1,1 @@
+"""What `tfctl simulate` is made of; imports the simulator, and with it NumPy."""
