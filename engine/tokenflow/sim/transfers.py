@@ -59,9 +59,12 @@ class Transfers:
 
     def advance(self, to_s: float) -> None:
         """Serves both queues up to `to_s`."""
-        while self.is_busy and self._now_s < to_s:
-            self._serve(min(self._next_end_s(), to_s))
-        self._now_s = max(self._now_s, to_s)
+        if not self.is_busy:
+            self._now_s = max(self._now_s, to_s)
+            return
+        while self.is_busy and (end_s := self._next_end_s()) <= to_s:
+            self._serve(end_s)
+        self._serve(to_s)
 
     def run_until_done(self, jobs: list[Job]) -> float:
         """Serves until all of `jobs` are done; the time when they are."""
@@ -108,7 +111,7 @@ class Transfers:
     def _serve(self, to_s: float) -> None:
         """Up to the end of the first job to end, at most. Rates do not change on the way there."""
         elapsed_s = max(to_s - self._now_s, 0.0)
-        self.busy_s += elapsed_s
+        self.busy_s += elapsed_s if self.is_busy else 0.0
         self._now_s = max(self._now_s, to_s)
         ended = []
         for job, rate in self._heads():

@@ -1,0 +1,214 @@
+"""What every simulated run must keep: tokens, pages, order of time, sameness."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sim_rig import burst, by_rid, simulated, small_gpu
+
+from tokenflow.policy.carry import Carry
+from tokenflow.policy.plan import Plan
+from tokenflow.policy.tunables import Tunables
+from tokenflow.sim.faults import SimulationError
+from tokenflow.sim.policies import POLICIES, make_scheduler
+from tokenflow.sim.scheduler import StepRules, StepStyle
+from tokenflow.sim.settings import LoadOverlap
+from tokenflow.sim.workload import SimRequest
+
+ONE_POOL = [name for name in POLICIES if name != "disaggregated"]
+
+
+@pytest.mark.parametrize("policy", ONE_POOL)
+@pytest.mark.parametrize("page_tokens", [1, 16])
+def test_every_policy_makes_every_token_in_too_little_memory(policy, page_tokens):
+    requests = burst(30, prompt=150, output=300, gap_s=0.05)
+    engine = simulated(requests, scheduler=make_scheduler(policy, Tunables()), slots=10, page_tokens=page_tokens)
+    assert len(engine.clerk.records) == 30
+    assert all(record.figures.token_count == 300 for record in engine.clerk.records)
+    assert engine.state.memory.is_all_free
+
+
+requests_of_any_kind = st.lists(
+    st.builds(
+        SimRequest,
+        arrival_s=st.floats(0, 5),
+        prompt_tokens=st.integers(1, 600),
+        output_tokens=st.integers(21, 200),
+        rate_tok_s=st.one_of(st.none(), st.floats(0.5, 200)),
+        hidden_tokens=st.sampled_from([0, 0, 1, 20]),
+        leaves_s=st.one_of(st.none(), st.floats(0, 10)),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    requests=requests_of_any_kind,
+    policy=st.sampled_from(ONE_POOL),
+    overlap=st.sampled_from(list(LoadOverlap)),
+    page=st.sampled_from([1, 16]),
+    host=st.sampled_from([0, 500, 100_000]),
+)
+def test_any_workload_ends_with_its_books_in_order(requests, policy, overlap, page, host):
+    requests = sorted(requests, key=lambda one: one.arrival_s)
+    engine = simulated(
+        requests, scheduler=make_scheduler(policy, Tunables()), slots=4, kv=1024, host=host, page_tokens=page,
+        load_overlap=overlap,
+    )  # fmt: skip
+    records = by_rid(engine)
+    assert len(records) == len(requests)
+    for index, request in enumerate(requests):
+        record = records[f"r{index + 1:06d}"]
+        assert record.is_aborted or record.made_tokens == request.output_tokens
+        if record.is_aborted:
+            assert request.leaves_s is not None
+        visible = max(record.made_tokens - request.hidden_tokens, 0)
+        assert record.figures.token_count == visible
+
+
+def test_one_stream_alone_takes_what_the_formula_says():
+    gpu = small_gpu()
+    engine = simulated(burst(1, prompt=100, output=50), gpu=gpu)
+    (record,) = engine.clerk.records
+    prefill_s = 0.012 + 1e-4 + 100 * 1e-4 + 1e-9 * 100 * 101 / 2
+    assert record.figures.ttft_s == pytest.approx(prefill_s)
+    decode_s = sum(0.01 + 2e-4 + 1e-7 * (101 + step) for step in range(49))
+    assert record.figures.end_s == pytest.approx(prefill_s + decode_s)
+
+
+def test_a_leap_over_many_steps_is_the_same_as_step_by_step():
+    """The scheduler that asks for every step stops the clock at each; the times must not change."""
+
+    class Curious:
+        name, rules = "curious", StepRules(StepStyle.MIXED, 2048)
+
+        def __init__(self, asks_always):
+            self.inner, self.asks_always = make_scheduler("fcfs", Tunables()), asks_always
+
+        def decide(self, look):
+            return self.inner.decide(look)
+
+        def ask_again_s(self, look, plan):
+            return look.now_s if self.asks_always else self.inner.ask_again_s(look, plan)
+
+    runs = [simulated(burst(12, gap_s=0.3), scheduler=Curious(asks)) for asks in (True, False)]
+    assert runs[0].decision_count > 3 * runs[1].decision_count
+    for one, other in zip(*(engine.clerk.records for engine in runs), strict=True):
+        assert one.rid == other.rid
+        assert one.figures.end_s == pytest.approx(other.figures.end_s, rel=1e-12)
+
+
+def test_the_same_requests_give_the_same_run():
+    requests = burst(25, prompt=100, output=150, gap_s=0.02)
+    one, other = (simulated(requests, slots=6) for _ in range(2))
+    assert one.clerk.records == other.clerk.records
+    assert one.clerk.series.samples == other.clerk.series.samples
+
+
+def test_a_request_larger_than_the_pool_is_turned_away_and_the_others_are_served():
+    engine = simulated([SimRequest(0.0, 5000, 10, 10.0), *burst(3)])
+    assert engine.rejected_count == 1
+    assert sorted(record.made_tokens for record in engine.clerk.records) == [0, 100, 100, 100]
+
+
+def test_a_client_that_leaves_takes_nothing_more():
+    engine = simulated([SimRequest(0.0, 50, 1000, 10.0, leaves_s=1.0), SimRequest(0.0, 50, 100, 10.0)])
+    left = by_rid(engine)["r000001"]
+    assert left.is_aborted
+    assert 50 < left.made_tokens < 110
+    assert by_rid(engine)["r000002"].made_tokens == 100
+
+
+def test_hidden_tokens_are_made_and_not_read():
+    engine = simulated([SimRequest(0.0, 50, 100, 10.0, hidden_tokens=40)])
+    (record,) = engine.clerk.records
+    assert (record.made_tokens, record.figures.token_count) == (100, 60)
+    assert record.figures.ttft_s > 40 * 0.01
+
+
+def test_host_memory_is_given_back_and_what_was_paused_comes_back_over_the_link():
+    engine = simulated(burst(20, prompt=200, output=300, rate=20.0), slots=10, kv=3000)
+    assert engine.state.counts.load_count > 0
+    assert engine.state.memory.is_all_free
+    assert sum(record.switch_bytes for record in engine.clerk.records) > 0
+
+
+def test_without_host_memory_what_leaves_is_computed_again():
+    engine = simulated(burst(20, prompt=200, output=300, rate=20.0), slots=10, kv=3000, host=0)
+    assert engine.state.counts.recompute_count > 0
+    assert engine.state.counts.recomputed_tokens > 0
+    assert sum(record.switch_bytes for record in engine.clerk.records) == 0
+
+
+def test_copies_that_slow_steps_down_make_the_run_longer():
+    requests = burst(20, prompt=200, output=300, rate=20.0)
+    link = small_gpu().link
+    ends = []
+    for ratio in (1.0, 2.0):
+        slow = type(link)(link.d2h_bytes_s, link.h2d_bytes_s, link.fixed_s, 0.5, ratio)
+        ends.append(simulated(requests, slots=10, kv=3000, link=slow).state.now_s)
+    assert ends[1] > 1.05 * ends[0]
+
+
+@pytest.mark.parametrize("overlap", list(LoadOverlap))
+def test_no_way_of_loading_loses_a_token(overlap):
+    engine = simulated(burst(20, prompt=200, output=200, rate=20.0), slots=10, kv=3000, load_overlap=overlap)
+    assert all(record.made_tokens == 200 for record in engine.clerk.records)
+
+
+def test_a_plan_that_starts_more_than_there_are_slots_ends_the_run():
+    inner = make_scheduler("fcfs", Tunables())
+
+    class Greedy:
+        name, rules = "greedy", inner.rules
+
+        def decide(self, look):
+            wide = replace(look.view.engine, slots_free=99)
+            return inner.decide(replace(look, view=replace(look.view, engine=wide)))
+
+        def ask_again_s(self, look, plan):
+            return inner.ask_again_s(look, plan)
+
+    with pytest.raises(SimulationError, match="no slot is free"):
+        simulated(burst(20), scheduler=Greedy(), slots=4)
+
+
+def test_a_scheduler_that_never_starts_anybody_ends_the_run():
+    class Idle:
+        name, rules = "idle", StepRules()
+
+        def decide(self, look):
+            return Plan(Carry())
+
+        def ask_again_s(self, look, plan):
+            return float("inf")
+
+    with pytest.raises(SimulationError, match="nobody runs"):
+        simulated(burst(2), scheduler=Idle())
+
+
+def test_times_of_long_runs_are_let_go():
+    """More decode steps than the shared row of times keeps: whoever runs has its own copy."""
+    from tokenflow.sim import engine as module
+
+    before = module.FLUSH_COUNT
+    module.FLUSH_COUNT = 50
+    try:
+        flushed = simulated(burst(6, output=400, gap_s=0.5))
+    finally:
+        module.FLUSH_COUNT = before
+    kept = simulated(burst(6, output=400, gap_s=0.5))
+    assert flushed.clerk.records == kept.clerk.records
+    assert flushed.state.decode_times.count <= 400 + 50
+
+
+def test_the_series_is_thinned_out_and_stays_in_order():
+    engine = simulated(burst(4, output=3000, rate=5.0, gap_s=25.0), kv=16_000)
+    times = [sample.time_s for sample in engine.clerk.series.samples]
+    assert 100 < len(times) <= 600
+    assert np.all(np.diff(times) > 0)
+    assert times[-1] > 0.9 * engine.state.now_s
