@@ -17,10 +17,8 @@ from tokenflow.sim.scheduler import StepRules, StepStyle
 from tokenflow.sim.settings import LoadOverlap
 from tokenflow.sim.workload import SimRequest
 
-ONE_POOL = [name for name in POLICIES if name != "disaggregated"]
 
-
-@pytest.mark.parametrize("policy", ONE_POOL)
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("page_tokens", [1, 16])
 def test_every_policy_makes_every_token_in_too_little_memory(policy, page_tokens):
     requests = burst(30, prompt=150, output=300, gap_s=0.05)
@@ -48,7 +46,7 @@ requests_of_any_kind = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(
     requests=requests_of_any_kind,
-    policy=st.sampled_from(ONE_POOL),
+    policy=st.sampled_from(POLICIES),
     overlap=st.sampled_from(list(LoadOverlap)),
     page=st.sampled_from([1, 16]),
     host=st.sampled_from([0, 500, 100_000]),
@@ -212,3 +210,18 @@ def test_the_series_is_thinned_out_and_stays_in_order():
     assert 100 < len(times) <= 600
     assert np.all(np.diff(times) > 0)
     assert times[-1] > 0.9 * engine.state.now_s
+
+
+def test_a_prefill_pool_computes_prompts_beside_decoding_and_hands_them_over():
+    gpu = small_gpu()
+    requests = [SimRequest(0.0, 100, 500, 10.0), SimRequest(1.0, 1000, 50, 10.0)]
+    beside = simulated(requests, scheduler=make_scheduler("disaggregated", Tunables()), gpu=gpu)
+    records = by_rid(beside)
+    new = records["r000002"].figures
+    prefill_s = 0.012 + 1e-4 + 1000 * 1e-4 + 1e-9 * 1000 * 1001 / 2
+    assert prefill_s <= new.ttft_s <= prefill_s + 0.011  # a step of the decoding pool at most until it is heard of
+    handed_over_s = 1e-4 + 1000 * gpu.kv_bytes_per_token / gpu.link.h2d_bytes_s
+    assert new.end_s - new.arrival_s - new.ttft_s >= handed_over_s + 49 * 0.01
+    alone = simulated(requests[:1], scheduler=make_scheduler("disaggregated", Tunables()), gpu=gpu)
+    other_s = by_rid(alone)["r000001"].figures.end_s
+    assert records["r000001"].figures.end_s < other_s + 0.5 * prefill_s  # not held up by the other's prompt

@@ -86,7 +86,8 @@ class Actuator:
         else:
             kind = RequestState.LOADING if stream.must_load else RequestState.PREFILLING
             streams.set_state(stream, kind, state.now_s, is_new_run=True)
-            state.filling.append(stream)
+            is_elsewhere = state.rules.has_prefill_pool and held < context + (not made)
+            (state.pool_queue if is_elsewhere else state.filling).append(stream)
         state.changed_batch()
 
     def _release(self, stream: Stream, release: Release) -> None:

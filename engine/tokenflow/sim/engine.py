@@ -15,8 +15,9 @@ from tokenflow.sim.faults import SimulationError
 from tokenflow.sim.gauge import TAIL_QUANTILE, Gauge
 from tokenflow.sim.memory import Memory
 from tokenflow.sim.performance import Link, PerformanceModel
+from tokenflow.sim.prefill_pool import PrefillPool
 from tokenflow.sim.records import Clerk
-from tokenflow.sim.scheduler import Look, Scheduler
+from tokenflow.sim.scheduler import Look, Scheduler, StepStyle
 from tokenflow.sim.settings import EngineSettings
 from tokenflow.sim.state import EngineState
 from tokenflow.sim.stepper import Stepper
@@ -67,6 +68,8 @@ class SimEngine:
         self._scheduler = scheduler
         self._actuator = Actuator(self.state)
         self._stepper = Stepper(self.state, self.gauge.meter)
+        assert not (rules.has_prefill_pool and rules.style is StepStyle.MIXED), "a pool of its own needs no mixed steps"
+        self._pool = PrefillPool(self.state) if rules.has_prefill_pool else None
         self._carry = Carry()
         self._ask_again_s = 0.0
         self._last_step_s = 0.0
@@ -84,6 +87,7 @@ class SimEngine:
         while self._next is not None or len(state.streams):
             before_s = state.now_s
             state.transfers.advance(state.now_s)
+            self._advance_pool()
             self._take_arrivals(source)
             self._let_go()
             if state.must_decide or state.now_s >= self._ask_again_s or self._is_nearly_full():
@@ -129,6 +133,14 @@ class SimEngine:
             if stream.is_live:
                 self._end(stream, is_aborted=True)
 
+    def _advance_pool(self) -> None:
+        if self._pool is None:
+            return
+        self._pool.advance()
+        for stream in self._pool.ended:
+            self._end(stream, is_aborted=False)
+        self._pool.ended.clear()
+
     def _decide(self) -> None:
         state = self.state
         readers.advance(state.streams, state.now_s)
@@ -142,6 +154,7 @@ class SimEngine:
             self._on_plan(state.now_s, look, plan)
         self._ask_again_s = self._scheduler.ask_again_s(look, plan)
         self._actuator.carry_out(plan)
+        self._advance_pool()
         state.must_decide = False  # what the plan itself has changed is no news
 
     def _look(self) -> Look:
@@ -167,6 +180,8 @@ class SimEngine:
             until_s = min(until_s, self._next.arrival_s)
         if self._leaving:
             until_s = min(until_s, self._leaving[0][0])
+        if self._pool is not None:
+            until_s = min(until_s, self._pool.next_event_s)
         return until_s
 
     def _wait(self) -> None:
@@ -199,8 +214,9 @@ class SimEngine:
 
     def _end(self, stream: Stream, *, is_aborted: bool) -> None:
         state, streams = self.state, self.state.streams
-        if stream in state.filling:
-            state.filling.remove(stream)
+        for queue in (state.filling, state.pool_queue):
+            if stream in queue:
+                queue.remove(stream)
         stream.times.close(state.decode_times)
         held = streams.value(stream, "kv_device_tokens")
         if streams.state(stream) == RUNNING:

@@ -25,7 +25,7 @@ class SwitchCounts:
 @dataclass(slots=True)
 class EngineState:
     """Live requests, memory, transfers and the clock. `filling` are the streams that hold a slot and do not decode
-    yet, in the order of their starts."""
+    yet, in the order of their starts; `pool_queue` those of them whose prompts a second GPU computes."""
 
     settings: EngineSettings
     rules: StepRules
@@ -36,6 +36,7 @@ class EngineState:
     streams: Streams = field(default_factory=Streams)
     decode_times: DecodeTimes = field(default_factory=DecodeTimes)
     filling: list[Stream] = field(default_factory=list)
+    pool_queue: list[Stream] = field(default_factory=list)
     counts: SwitchCounts = field(default_factory=SwitchCounts)
     now_s: float = 0.0
     batch_version: int = 0  # counts changes of who decodes

@@ -39,11 +39,13 @@ class Stepper:
     def step(self, until_s: float) -> bool:
         """One step with prefill, or decode steps up to the first that ends at `until_s` or later. False: nothing
         can be computed now."""
-        batch = self.batch
+        batch, state = self.batch, self._state
+        if state.settings.load_overlap is LoadOverlap.NONE and state.transfers.is_busy:
+            state.now_s = max(state.now_s, state.transfers.run_dry())
         batch.refresh()
-        is_mixed = self._state.rules.style is StepStyle.MIXED
+        is_mixed = state.rules.style is StepStyle.MIXED
         decoding = batch.size if is_mixed and batch.most_steps() else 0
-        if self._state.filling:
+        if state.filling:
             loads: list[Job] = []
             pieces = self._pieces(decoding, loads)
             if pieces:
@@ -98,8 +100,6 @@ class Stepper:
 
     def _prefill_step(self, pieces: list[Piece], decoding: int, loads: list[Job]) -> None:
         state, batch, streams = self._state, self.batch, self._state.streams
-        if state.settings.load_overlap is LoadOverlap.NONE and state.transfers.is_busy:
-            state.now_s = state.transfers.run_dry()
         new_tokens = sum(piece.new_tokens for piece in pieces)
         work = StepWork(
             decode_batch=decoding,
@@ -145,8 +145,6 @@ class Stepper:
 
     def _decode_steps(self, steps: int, until_s: float) -> None:
         state, batch = self._state, self.batch
-        if state.settings.load_overlap is LoadOverlap.NONE and state.transfers.is_busy:
-            state.now_s = state.transfers.run_dry()
         slowdown_ratio = self._slowdown_ratio
         if slowdown_ratio != 1.0:
             steps = 1  # until the copies are through
