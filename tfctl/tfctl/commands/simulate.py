@@ -46,7 +46,13 @@ def simulate(
     ] = None,
     policies: Annotated[
         list[str] | None,
-        typer.Option("--policy", metavar="NAME", show_default=False, help="Repeat for more (tokenflow, fcfs)."),
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            show_default=False,
+            help="tokenflow, paper, guide, fcfs, chunked, sglang-priority, andes, mlfq, pascal, disaggregated. "
+            "Repeat for more. Default: tokenflow and fcfs.",
+        ),
     ] = None,
     arrivals: Annotated[
         str,

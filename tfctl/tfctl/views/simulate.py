@@ -10,30 +10,33 @@ from tfctl.output import Look, Role
 from tokenflow.sim.document import SimRun, SimulateDocument
 from tokenflow.sim.spread import spread
 
-_PIPE_WIDTH = 160
+_GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """`keep` 0 is never dropped; where the width is short, the highest goes first."""
+
     title: str
     digits: int
+    keep: int
     value: Callable[[SimRun], float | None]
 
 
 _COLUMNS = (
-    _Column("TTFT mean s", 2, lambda run: run.ttft_s.mean),
-    _Column("p50", 2, lambda run: run.ttft_s.p50),
-    _Column("p99", 2, lambda run: run.ttft_s.p99),
-    _Column("raw tok/s", 0, lambda run: run.raw_tok_s),
-    _Column("effective", 0, lambda run: run.effective_tok_s),
-    _Column("QoE", 3, lambda run: run.qoe_mean),
-    _Column("stall s", 1, lambda run: run.stall_s_total),
-    _Column("idle p99 s", 2, lambda run: run.max_idle_s_p99),
-    _Column("goodput", 3, lambda run: run.goodput_ratio),
-    _Column("pauses", 0, lambda run: float(run.preemption_count)),
-    _Column("recomputed", 0, lambda run: float(run.recompute_count)),
-    _Column("makespan s", 1, lambda run: run.makespan_s),
-    _Column("demand/Γ", 2, lambda run: run.demand_ratio_max),
+    _Column("TTFT mean s", 2, 4, lambda run: run.ttft_s.mean),
+    _Column("p50 s", 2, 7, lambda run: run.ttft_s.p50),
+    _Column("p99 s", 2, 0, lambda run: run.ttft_s.p99),
+    _Column("raw tok/s", 0, 1, lambda run: run.raw_tok_s),
+    _Column("effective", 0, 0, lambda run: run.effective_tok_s),
+    _Column("QoE", 3, 0, lambda run: run.qoe_mean),
+    _Column("stall s", 1, 0, lambda run: run.stall_s_total),
+    _Column("idle p99 s", 2, 6, lambda run: run.max_idle_s_p99),
+    _Column("goodput", 3, 8, lambda run: run.goodput_ratio),
+    _Column("pauses", 0, 5, lambda run: float(run.preemption_count)),
+    _Column("recomputed", 0, 9, lambda run: float(run.recompute_count)),
+    _Column("makespan s", 1, 7, lambda run: run.makespan_s),
+    _Column("demand/Γ", 2, 3, lambda run: run.demand_ratio_max),
 )
 
 
@@ -42,13 +45,17 @@ def render(document: SimulateDocument, look: Look, *, is_quiet: bool = False) ->
     by_policy: dict[str, list[SimRun]] = {}
     for run in document.runs:
         by_policy.setdefault(run.policy, []).append(run)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("policy", no_wrap=True)
-    for column in _COLUMNS:
-        table.add_column(column.title if look.unicode else column.title.replace("Γ", "cap"), justify="right")
-    for policy, runs in by_policy.items():
-        table.add_row(policy, *(_cell(column, runs, look) for column in _COLUMNS))
-    console = Console(width=look.width or _PIPE_WIDTH, color_system=None, highlight=False)
+    columns = [[column.title, *(_cell(column, runs, look) for runs in by_policy.values())] for column in _COLUMNS]
+    if not look.unicode:
+        columns = [[cell.replace("Γ", "cap") for cell in cells] for cells in columns]
+    names = ["policy", *by_policy]
+    kept = _that_fit(columns, max(map(len, names)), look.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for cells in [names, *kept]:
+        table.add_column(cells[0], justify="left" if cells is names else "right", no_wrap=True)
+    for row in range(1, len(names)):
+        table.add_row(*(cells[row] for cells in [names, *kept]))
+    console = Console(width=_width([names, *kept]) + _GAP, color_system=None, highlight=False)
     with console.capture() as captured:
         console.print(table)
     lines = [line.rstrip() for line in captured.get().splitlines()]
@@ -56,6 +63,22 @@ def render(document: SimulateDocument, look: Look, *, is_quiet: bool = False) ->
         return lines
     lines[0] = look.paint(lines[0], Role.FAINT)
     return [*_head(document, look), "", *lines, *_notes(document, look)]
+
+
+def _that_fit(columns: list[list[str]], name_width: int, width: int | None) -> list[list[str]]:
+    """All where there is no limit; else without those that can be spared, the least needed first."""
+    order = sorted(range(len(columns)), key=lambda index: -_COLUMNS[index].keep)
+    kept = set(range(len(columns)))
+    for index in order:
+        if width is None or name_width + _GAP + _width([columns[one] for one in kept]) <= width:
+            break
+        if _COLUMNS[index].keep:
+            kept.discard(index)
+    return [cells for index, cells in enumerate(columns) if index in kept]
+
+
+def _width(columns: list[list[str]]) -> int:
+    return sum(max(map(len, cells)) + _GAP for cells in columns) - _GAP
 
 
 def _head(document: SimulateDocument, look: Look) -> list[str]:
