@@ -62,8 +62,10 @@ class StepTimeFit:
         """Coefficients that turn out negative are held at 0 and the others fitted again (at most three times)."""
         gram = self._gram + self._ridge * np.eye(3)
         moment = self._moment + self._ridge * self._prior
-        free = np.ones(3, np.bool_)
-        solution = np.zeros(3)
+        solution: NDArray[np.float64] = np.linalg.solve(gram, moment)
+        if solution.min() >= 0.0:
+            return solution
+        free = solution >= 0.0
         while free.any():
             solution = np.zeros(3)
             solution[free] = np.linalg.solve(gram[np.ix_(free, free)], moment[free])
@@ -71,6 +73,8 @@ class StepTimeFit:
             if not negative.any():
                 break
             free &= ~negative
+        else:
+            solution = np.zeros(3)
         return np.maximum(solution, 0.0)
 
 

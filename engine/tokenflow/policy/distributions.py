@@ -64,9 +64,20 @@ class SlidingTail:
         held = self._held()
         if not held.size:
             return self._prior
-        seen = float(np.quantile(held, q))
+        seen = _quantile(held, q)
         if self._prior is None or held.size >= _FEW_SAMPLES:
             return seen
         share = held.size / _FEW_SAMPLES
         mixed = share * seen + (1.0 - share) * self._prior
         return max(mixed, seen) if q >= 0.5 else min(mixed, seen)
+
+
+def _quantile(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", q: float) -> float:
+    """As `np.quantile` (linear), which takes ten times as long for a few hundred values."""
+    place = q * (values.size - 1)
+    below = int(place)
+    above = min(below + 1, values.size - 1)
+    low, high = np.partition(values, (below, above))[[below, above]].tolist()
+    share = place - below
+    step = high - low
+    return float(low + step * share if share < 0.5 else high - step * (1.0 - share))

@@ -90,7 +90,7 @@ class SimEngine:
             self._advance_pool()
             self._take_arrivals(source)
             self._let_go()
-            if state.must_decide or state.now_s >= self._ask_again_s or self._is_nearly_full():
+            if self._must_ask():
                 self._decide()
             has_stepped = self._stepper.step(self._next_event_s())
             for stream in self._stepper.ended:
@@ -156,6 +156,15 @@ class SimEngine:
         self._actuator.carry_out(plan)
         self._advance_pool()
         state.must_decide = False  # what the plan itself has changed is no news
+
+    def _must_ask(self) -> bool:
+        """What has happened matters to whoever waits or is paused; without them only time and memory count."""
+        state = self.state
+        if state.must_decide:
+            if bool((state.streams.column("state") <= PREEMPTED).any()):
+                return True
+            state.must_decide = False
+        return state.now_s >= self._ask_again_s or self._is_nearly_full()
 
     def _look(self) -> Look:
         state = self.state

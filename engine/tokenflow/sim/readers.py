@@ -44,7 +44,7 @@ def deliver(streams: Streams, rows: Rows, times_s: Floats, *, has_hidden: bool) 
     rate = streams.column("read_rate_tok_s")[rows]
     have = np.maximum(unread[rows] - (times_s[0] - clock_s[rows]) * rate, 0.0) + 1.0
     if len(times_s) > 1:
-        gaps_s = np.diff(times_s)
+        gaps_s = times_s[1:] - times_s[:-1]
         if float(gaps_s.max()) * float(rate.max()) <= 1.0:  # nobody runs dry between two tokens
             have += (len(times_s) - 1) - rate * (times_s[-1] - times_s[0])
         else:

@@ -56,7 +56,7 @@ class Look:
 
 class Scheduler(Protocol):
     """Decides who runs. Asked at a step boundary whenever something happened (an arrival, an end, a first token, a
-    transfer, a pool about to be full), and at the latest when `ask_again_s` says.
+    transfer) while somebody waits or is paused, when the pool is about to be full, and when `ask_again_s` says.
 
     The answer is the policy's `Plan`: only what changes, `pauses` before `releases` before `starts` before `writes`.
 

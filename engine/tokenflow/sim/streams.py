@@ -67,6 +67,7 @@ class Streams:
         self.table = RequestTable()
         self._own: dict[str, Any] = {name: np.zeros(_FIRST_CAPACITY, kind) for name, kind in OWN_COLUMNS.items()}
         self.rows: list[Stream] = []
+        self._columns: dict[str, NDArray[Any]] = {}  # as last asked for; forgotten when rows come or go
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -96,11 +97,13 @@ class Streams:
         self._own["most_tokens"][row] = most
         stream = Stream(rid, request, row)
         self.rows.append(stream)
+        self._columns.clear()
         return stream
 
     def remove(self, stream: Stream) -> None:
         """It has ended. The last row moves into its place."""
         row, last = stream.row, self.rows[-1]
+        self._columns.clear()
         self.table.remove(stream.rid)
         if last is not stream:
             for column in self._own.values():
@@ -111,10 +114,12 @@ class Streams:
 
     def column(self, name: str) -> NDArray[Any]:
         """One column over all rows, writable: the policy's or the engine's own."""
-        if name in COLUMN_TYPES or name == "state":
-            return self.table.column(name)
-        own: NDArray[Any] = self._own[name][: len(self.rows)]
-        return own
+        column = self._columns.get(name)
+        if column is None:
+            is_policys = name in COLUMN_TYPES or name == "state"
+            column = self.table.column(name) if is_policys else self._own[name][: len(self.rows)]
+            self._columns[name] = column
+        return column
 
     def value(self, stream: Stream, name: str) -> int:
         """One whole number of one request."""
@@ -122,11 +127,11 @@ class Streams:
 
     def state(self, stream: Stream) -> int:
         """Its StateCode."""
-        return int(self.table.column("state")[stream.row])
+        return int(self.column("state")[stream.row])
 
     def set_state(self, stream: Stream, state: RequestState, now_s: float, *, is_new_run: bool = False) -> None:
         """`since_s` of a row is when its present run or pause began, not the step from prefill to decode."""
-        since = self.table.column("since_s")
+        since = self.column("since_s")
         before_s = float(since[stream.row])
         self.table.set_state(stream.rid, state, now_s)
         if not is_new_run and state in (RequestState.RUNNING, RequestState.PREFILLING, RequestState.LOADING):
