@@ -67,6 +67,11 @@ def test_only_the_engine_side_imports_sglang_and_never_at_the_top_of_a_file():
             assert not any(is_in(name, "sglang") or is_in(name, "torch") for name in top), path
 
 
+def test_the_simulator_knows_the_policy_and_no_engine():
+    packages = ("tokenflow.sglang", "tokenflow.link", "tokenflowd", "tfctl", "tokenflow_tui", "rich", "typer")
+    assert offenders(PACKAGES["tokenflow"] / "sim", *packages) == []
+
+
 def test_clients_know_documents_not_the_daemon_or_the_engine():
     for package in ("tfctl", "tokenflow_tui"):
         assert offenders(PACKAGES[package], "tokenflowd", "tokenflow.sglang", "tokenflow.link") == []
