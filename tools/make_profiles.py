@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from tokenflow.sim.models.load import hardware, load_model
 from tokenflow.sim.performance import StepWork
 
