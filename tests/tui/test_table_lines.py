@@ -7,7 +7,6 @@ from document_samples import request_rows
 from tfctl.output import Look
 from tfctl.views.requests import COLUMNS
 from tokenflow_tui.order import Order
-from tokenflow_tui.strips import with_cursor
 from tokenflow_tui.table_lines import TableLines
 
 
@@ -80,6 +79,12 @@ def test_no_rows_is_a_title_alone():
 
 
 def test_the_cursor_covers_the_whole_width():
-    strip = with_cursor(table(80).line(0), 100)
+    strip = table(80).line(0, 100, is_cursor=True)
     assert strip.cell_length == 100
     assert all(segment.style.reverse for segment in strip if segment.text)
+
+
+def test_a_line_is_cut_and_filled_to_the_width():
+    lines = table(80)
+    assert (lines.line(0, 100).cell_length, lines.line(0, 20).cell_length) == (100, 20)
+    assert lines.title(30).cell_length == 30

@@ -28,7 +28,7 @@ from tokenflow_tui.history import History
 from tokenflow_tui.keys import VIEW_KEYS, allowed
 from tokenflow_tui.layout import BESIDE_CELLS, CSS, LOW_LINES, TALL_LINES, WIDE_CELLS
 from tokenflow_tui.moment import Moment, Packed, pack
-from tokenflow_tui.palette import DEFAULT_THEME, THEMES, styles_of
+from tokenflow_tui.palette import DEFAULT_THEME, THEMES, cursor_of, styles_of
 from tokenflow_tui.panel import Panel
 from tokenflow_tui.recording import Recorder, Recording
 from tokenflow_tui.scene import Scene
@@ -183,7 +183,7 @@ class LiveView(App[None]):
         for panel in self.screen_stack[0].query(Panel):
             panel.styles_in_use = styles
             panel.renew()
-        self._table.restyle(styles)
+        self._table.restyle(styles, cursor_of(self.theme_variables))
 
     def on_resize(self, event: Resize) -> None:
         screen = self.screen_stack[0]

@@ -68,9 +68,9 @@ def _standing(row: RequestRow, bar_cells: int, look: Look) -> list[list[Cell]]:
     times = f"age {formats.seconds(row.age_s)}, TTFT {formats.seconds(row.ttft_s, unicode=unicode)}"
     lines += [
         [_label("KV"), Cell(kv)],
+        [_label("times"), Cell(times)],
         [
-            _label("times"),
-            Cell(times),
+            _label("so far"),
             Cell(stalls, Role.WARN if row.stall_count else Role.PLAIN),
             Cell(f"{row.preemption_count} pauses"),
         ],

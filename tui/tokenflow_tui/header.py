@@ -8,6 +8,7 @@ from tokenflow.policy.states import Mode
 from tokenflow.wire import Capacity, EngineState, StatusDocument
 
 _BAR_CELLS = 12
+_BAR_FROM_CELLS = 90
 _MODE_ROLES = {Mode.OBSERVE: Role.PLAIN, Mode.ENFORCE: Role.GOOD, Mode.OFF: Role.FAINT}
 _SLOW_STEP = (EngineState.BUSY, EngineState.WEDGED)
 
@@ -53,8 +54,9 @@ def _load_line(status: StatusDocument, look: Look) -> list[Cell]:
     used_ratio = _used_ratio(capacity)
     if used_ratio is not None:
         role = Role.GOOD if used_ratio < 0.9 else Role.WARN if used_ratio <= 1.0 else Role.BAD
-        bar = formats.bar(used_ratio, _BAR_CELLS, unicode=look.unicode)
-        line.append(Cell(f"{bar} {formats.percent(used_ratio)}", role))
+        is_wide = look.width is None or look.width >= _BAR_FROM_CELLS
+        bar = formats.bar(used_ratio, _BAR_CELLS, unicode=look.unicode) + " " if is_wide else ""
+        line.append(Cell(bar + formats.percent(used_ratio), role))
     if capacity.saturation_forecast_s is not None:
         line.append(Cell(f"full in {formats.seconds(capacity.saturation_forecast_s)}", Role.WARN))
     line.append(

@@ -17,8 +17,8 @@ Screen { layers: base; }
 #panels.gpus #gpus { display: block; }
 .tall #body { padding: 1 0 0 0; }
 #body { height: 1fr; }
-RequestTable { width: 1fr; background: $background; }
-#side { display: none; width: 1fr; background: $background; }
+RequestTable { width: 1fr; background: $background; overflow-x: hidden; scrollbar-size-vertical: 1; }
+#side { display: none; width: 1fr; background: $background; scrollbar-size-vertical: 1; }
 .detail #side { display: block; }
 .detail RequestTable { display: none; }
 .beside.detail RequestTable { display: block; }

@@ -44,12 +44,16 @@ _FALLBACK = {"success": "green", "warning": "yellow", "error": "red"}
 Styles = Mapping[Role, Style]
 
 
+def upon(styles: Styles, base: Style) -> Styles:
+    """The roles' styles on a widget's own colours."""
+    return {role: base + style for role, style in styles.items()}
+
+
 def styles_of(variables: Mapping[str, str]) -> Styles:
     """From a theme's variables, as `App.theme_variables` has them."""
 
     def colour(name: str) -> str:
-        value = variables.get(name, "")
-        return value if value.startswith("#") and len(value) == 7 else _FALLBACK[name]
+        return _hex(variables, name) or _FALLBACK[name]
 
     return {
         Role.PLAIN: Style(),
@@ -59,6 +63,17 @@ def styles_of(variables: Mapping[str, str]) -> Styles:
         Role.WARN: Style(color=colour("warning")),
         Role.BAD: Style(color=colour("error"), bold=True),
     }
+
+
+def cursor_of(variables: Mapping[str, str]) -> Style:
+    """How the row under the cursor stands out; the roles' colours stay. Reversed under the terminal's own colours."""
+    background = _hex(variables, "primary-muted")
+    return Style(reverse=True) if background is None else Style(bgcolor=background, dim=False, bold=True)
+
+
+def _hex(variables: Mapping[str, str], name: str) -> str | None:
+    value = variables.get(name, "")
+    return value if value.startswith("#") and len(value) == 7 else None
 
 
 STYLES = styles_of({})

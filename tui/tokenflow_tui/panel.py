@@ -7,7 +7,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tfctl.views.cells import Cell
-from tokenflow_tui.palette import STYLES, Styles
+from tokenflow_tui.palette import STYLES, Styles, upon
 from tokenflow_tui.strips import line_strip
 
 Lines = Sequence[Sequence[Cell]]
@@ -22,14 +22,20 @@ class Panel(Widget):
         super().__init__(id=name)
         self._draw = draw
         self._strips: list[Strip] = []
+        self._drawn: object = None
         self.styles_in_use: Styles = STYLES
 
     def renew(self) -> None:
         """Draws what there is now."""
         width = self.size.width or self.app.size.width
-        lines = self._draw(width, self.size.height)
+        lines, base = [list(line) for line in self._draw(width, self.size.height)], self.rich_style
+        drawn = (lines, width, base, self.styles_in_use)
+        if drawn == self._drawn:
+            return  # nothing new: what stands there costs nothing
+        self._drawn = drawn
+        styles = upon(self.styles_in_use, base)
         was = len(self._strips)
-        self._strips = [line_strip(line, styles=self.styles_in_use) for line in lines]
+        self._strips = [line_strip(line, "  ", styles, width) for line in lines]
         if len(self._strips) != was and self.styles.height is not None and self.styles.height.is_auto:
             self.refresh(layout=True)
         else:
@@ -42,12 +48,12 @@ class Panel(Widget):
         self.renew()
 
     def render_line(self, y: int) -> Strip:
+        if y < len(self._strips) and self._strips[y].cell_length == self.size.width:
+            return self._strips[y]
         style, width = self.rich_style, self.size.width
-        if y >= len(self._strips):
-            return Strip.blank(width, style)
-        return self._strips[y].crop_extend(0, width, style).apply_style(style)
+        return self._strips[y].crop_extend(0, width, style) if y < len(self._strips) else Strip.blank(width, style)
 
     @property
     def text(self) -> str:
         """What stands there, without colour."""
-        return "\n".join(strip.text for strip in self._strips)
+        return "\n".join(strip.text.rstrip() for strip in self._strips)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tfctl import formats
 from tfctl.output import Look, Role
@@ -24,7 +25,7 @@ _ALARM_LIMIT = 3
 _REBUILT_COUNT = 120  # moments that the timelines are made of after a jump, at most
 _REBUILD_LIMIT_S = 0.15
 _NEAR_COUNT = 40  # so many moments forth are taken one by one
-_TREND_COUNT = 400
+_TREND_COUNT = 260
 Lines = list[list[Cell]]
 
 
@@ -109,7 +110,7 @@ class Scene:
         moment = self._shown
         lines: Lines = []
         if moment is not None and moment.status is not None:
-            lines += header_lines(moment.status, self._look, _ALARM_LIMIT)
+            lines += header_lines(moment.status, replace(self._look, width=width), _ALARM_LIMIT)
         if moment is not None and moment.daemon_version is not None:
             text = f"the daemon is {moment.daemon_version}, this view is {__version__}: some of it may be missing"
             lines.append([Cell(text, Role.WARN)])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.geometry import Region, Size
@@ -14,8 +15,8 @@ from textual.strip import Strip
 from tfctl.output import Look
 from tokenflow.wire import RequestRow
 from tokenflow_tui.order import Order, arranged
-from tokenflow_tui.palette import Styles
-from tokenflow_tui.strips import with_cursor
+from tokenflow_tui.palette import STYLES, Styles, upon
+from tokenflow_tui.strips import REVERSED
 from tokenflow_tui.table_lines import TableLines
 
 _FAR = 1_000_000
@@ -51,6 +52,9 @@ class RequestTable(ScrollView, can_focus=True):
         self.order = Order()
         self.wanted = ""
         self.cursor_rid: str | None = None
+        self._role_styles: Styles = STYLES
+        self._cursor_style = REVERSED
+        self._base: Style | None = None
 
     @property
     def shown_count(self) -> int:
@@ -85,9 +89,11 @@ class RequestTable(ScrollView, can_focus=True):
         self.wanted = wanted
         self._arrange()
 
-    def restyle(self, styles: Styles) -> None:
-        self.lines.set_styles(styles)
-        self.refresh()
+    def restyle(self, styles: Styles, cursor_style: Style) -> None:
+        """The theme's styles, and what the row under the cursor gets on top."""
+        self._role_styles, self._cursor_style = styles, cursor_style
+        self._base = None
+        self._redraw()
 
     def _arrange(self) -> None:
         index = self.cursor_index or 0
@@ -142,11 +148,15 @@ class RequestTable(ScrollView, can_focus=True):
                 self.post_message(self.Opened())
 
     def on_resize(self) -> None:
-        width = self.size.width
-        self.lines.fit(width - 1 if width > 1 else None)
+        width = self.size.width - (0 if self.show_vertical_scrollbar else 1)
+        self.lines.fit(width if width > 0 else None)
         self._redraw()
 
     def _redraw(self) -> None:
+        base = self.rich_style
+        if base != self._base:
+            self._base = base
+            self.lines.set_styles(upon(self._role_styles, base), self._cursor_style)
         top = self.scroll_offset.y
         self.lines.ready(top, top + self.size.height)
         self.virtual_size = Size(self.lines.width, len(self._rows) + 1)
@@ -160,14 +170,9 @@ class RequestTable(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Line 0 is the title and stays; below it the rows scroll."""
         width = self.size.width
-        left, top = self.scroll_offset
-        style = self.rich_style
         if y == 0:
-            return self.lines.title().crop_extend(left, left + width, style).apply_style(style)
-        index = y - 1 + top
+            return self.lines.title(width)
+        index = y - 1 + self.scroll_offset.y
         if index >= len(self._rows):
-            return Strip.blank(width, style)
-        strip = self.lines.line(index)
-        if self._rows[index].rid == self.cursor_rid:
-            strip = with_cursor(strip, max(width, self.lines.width))
-        return strip.crop_extend(left, left + width, style).apply_style(style)
+            return Strip.blank(width, self._base)
+        return self.lines.line(index, width, is_cursor=self._rows[index].rid == self.cursor_rid)

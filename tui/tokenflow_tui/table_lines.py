@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rich.style import Style
 from textual.strip import Strip
 
 from tfctl.output import Look, Role
@@ -11,7 +12,7 @@ from tfctl.views.requests import COLUMNS, GAP, fit_columns
 from tokenflow.wire import RequestRow
 from tokenflow_tui.order import Order
 from tokenflow_tui.palette import STYLES, Styles
-from tokenflow_tui.strips import line_strip
+from tokenflow_tui.strips import REVERSED, line_strip
 
 _SHORT_RID_BELOW = 130  # columns
 _SHORT_RID_CELLS = 8
@@ -29,7 +30,9 @@ class TableLines:
         self._order = Order()
         self._widths = self._first_widths()
         self._kept: list[int] = []
-        self._strips: dict[int, Strip] = {}
+        self._strips: dict[tuple[int, bool], Strip] = {}
+        self._cells_by_row: dict[int, list[Cell]] = {}
+        self._cursor_style = REVERSED
         self.fit(look.width)
 
     def _first_widths(self) -> list[int]:
@@ -43,19 +46,23 @@ class TableLines:
         self._look = replace(self._look, width=width)
         self._widths = self._first_widths()
         self._kept = fit_columns(self._widths, width)
-        self._strips.clear()
+        self._forget()
 
-    def set_styles(self, styles: Styles) -> None:
-        self._styles = styles
+    def _forget(self) -> None:
+        self._strips.clear()
+        self._cells_by_row.clear()
+
+    def set_styles(self, styles: Styles, cursor_style: Style) -> None:
+        """Styles with the table's own colours in them, and what the row under the cursor gets on top."""
+        self._styles, self._cursor_style = styles, cursor_style
         self._strips.clear()
 
     def set_rows(self, rows: Sequence[RequestRow], order: Order) -> None:
         self._rows = rows
-        self._strips.clear()
+        self._forget()
         if order != self._order:
             self._order = order
             self.fit(self._look.width)
-        self._widen(rows[:1])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -67,10 +74,17 @@ class TableLines:
 
     def ready(self, first: int, last: int) -> None:
         """Makes the columns wide enough for these rows, before they are drawn."""
-        self._widen(self._rows[max(first, 0) : last])
+        grown = False
+        for index in range(max(first, 0), min(last, len(self._rows))):
+            for at, cell in zip(self._kept, self._cells(index), strict=True):
+                if len(cell.text) > self._widths[at]:
+                    self._widths[at], grown = len(cell.text), True
+        if grown:
+            self._kept = fit_columns(self._widths, self._look.width)
+            self._forget()
 
-    def title(self) -> Strip:
-        """Column names; the one that is sorted by has an arrow."""
+    def title(self, width: int | None = None) -> Strip:
+        """Column names; the one that is sorted by has an arrow. `width`: of the whole line."""
         arrows = ("▼", "▲") if self._look.unicode else ("v", "^")
         cells = []
         for index in self._kept:
@@ -80,18 +94,18 @@ class TableLines:
                 title += arrows[0 if self._order.is_descending else 1]
             text = pad(title, self._widths[index], is_right=column.is_right)
             cells.append(Cell(text, Role.STRONG if is_sorted else Role.FAINT))
-        return line_strip(cells, GAP, self._styles)
+        return line_strip(cells, GAP, self._styles, width)
 
-    def line(self, index: int) -> Strip:
+    def line(self, index: int, width: int | None = None, *, is_cursor: bool = False) -> Strip:
         """One row, drawn once as long as nothing changes."""
-        strip = self._strips.get(index)
-        if strip is None:
-            cells = self._cells(self._rows[index])
+        strip = self._strips.get((index, is_cursor))
+        if strip is None or (width is not None and strip.cell_length != width):
             padded = [
                 Cell(pad(cell.text, self._widths[at], is_right=COLUMNS[at].is_right), cell.role)
-                for at, cell in zip(self._kept, cells, strict=True)
+                for at, cell in zip(self._kept, self._cells(index), strict=True)
             ]
-            strip = self._strips[index] = line_strip(padded, GAP, self._styles)
+            extra = self._cursor_style if is_cursor else None
+            strip = self._strips[index, is_cursor] = line_strip(padded, GAP, self._styles, width, extra)
         return strip
 
     def column_at(self, x: int) -> int | None:
@@ -103,8 +117,14 @@ class TableLines:
                 return index
         return None
 
-    def _cells(self, row: RequestRow) -> list[Cell]:
-        return [self._rid(row) if index == _RID else COLUMNS[index].cell(row, self._look) for index in self._kept]
+    def _cells(self, index: int) -> list[Cell]:
+        cells = self._cells_by_row.get(index)
+        if cells is None:
+            row = self._rows[index]
+            cells = self._cells_by_row[index] = [
+                self._rid(row) if at == _RID else COLUMNS[at].cell(row, self._look) for at in self._kept
+            ]
+        return cells
 
     def _rid(self, row: RequestRow) -> Cell:
         """The end of the id where room is short: it tells requests apart, `y` copies the whole."""
@@ -112,13 +132,3 @@ class TableLines:
         if width is None or width >= _SHORT_RID_BELOW or len(row.rid) <= _SHORT_RID_CELLS + 2:
             return Cell(row.rid, Role.STRONG)
         return Cell(("…" if self._look.unicode else "~") + row.rid[-_SHORT_RID_CELLS:], Role.STRONG)
-
-    def _widen(self, rows: Sequence[RequestRow]) -> None:
-        grown = False
-        for row in rows:
-            for at, cell in zip(self._kept, self._cells(row), strict=True):
-                if len(cell.text) > self._widths[at]:
-                    self._widths[at], grown = len(cell.text), True
-        if grown:
-            self._kept = fit_columns(self._widths, self._look.width)
-            self._strips.clear()

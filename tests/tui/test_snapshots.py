@@ -1,0 +1,82 @@
+"""Each screen, size and theme against its picture, on what was recorded from the real engine.
+
+A screen that has changed on purpose: pytest tests/tui/test_snapshots.py --snapshot-update, then look at the pictures.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tokenflow_tui.app import LiveView
+from tokenflow_tui.recording import read
+
+DATA = Path(__file__).parent / "data" / "burst.tfrec"
+SHIFT_ENV = "TOKENFLOW_TEST_SNAPSHOT_SHIFT"  # shows another moment: the test below wants a failure
+BEGIN, OVERLOAD, EXPLAINED, LATE = 0, 14, 31, 60
+MAIN = (140, 40)
+SMALL = (80, 24)
+
+SCREENS = {
+    "main-140x40": (OVERLOAD, MAIN, "", {}),
+    "main-100x30": (OVERLOAD, (100, 30), "", {}),
+    "main-80x24": (OVERLOAD, SMALL, "", {}),
+    "low-80x12": (OVERLOAD, (80, 12), "", {}),
+    "wide-200x50": (OVERLOAD, (200, 50), "", {}),
+    "ascii-80x24": (OVERLOAD, SMALL, "", {"use_ascii": True}),
+    "colour-blind": (OVERLOAD, (120, 30), "", {"theme": "colour-blind"}),
+    "high-contrast": (OVERLOAD, (120, 30), "", {"theme": "high-contrast"}),
+    "light": (OVERLOAD, (120, 30), "", {"theme": "textual-light"}),
+    "detail-140x40": (EXPLAINED, MAIN, "slash t f - 6 3 e enter enter", {}),
+    "detail-80x24": (EXPLAINED, SMALL, "slash t f - 6 3 e enter enter", {}),
+    "filter": (OVERLOAD, SMALL, "slash w a i t", {}),
+    "sorted": (OVERLOAD, SMALL, "left left r", {}),
+    "help": (OVERLOAD, (100, 50), "question_mark", {}),
+    "idle": (BEGIN, SMALL, "", {}),
+    "late": (LATE, (120, 36), "end", {}),
+}
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_screen(name, snap_compare):
+    index, size, keys, options = SCREENS[name]
+    recording = read(DATA)
+    app = LiveView(None, recording=recording, **options)
+    app.scene.player.is_playing = False
+    app.scene.clock.at_s = recording.moments[index + int(os.environ.get(SHIFT_ENV, "0"))].at_s
+    assert snap_compare(app, press=keys.split(), terminal_size=size)
+
+
+def test_a_changed_screen_fails(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--snapshot-report={tmp_path / 'report.html'}",
+    ]
+    done = subprocess.run(
+        [*command, f"{__file__}::test_screen[main-80x24]"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, SHIFT_ENV: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    assert "1 failed" in done.stdout
