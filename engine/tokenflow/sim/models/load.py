@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from tokenflow.errors import UsageError
+from tokenflow.sim.models import aiconfigurator
 from tokenflow.sim.models.fitted import FittedModel
 from tokenflow.sim.models.formula import StepFormula
 from tokenflow.sim.models.ramp import Ramp
@@ -22,7 +23,10 @@ def known_models() -> list[tuple[str, str]]:
 
 
 def load_model(gpu: str, model: str) -> FittedModel:
-    """Raises UsageError, with what there is, for a GPU or model without a file."""
+    """A model with a slash in its name (`Qwen/Qwen3-1.7B`, a folder) is computed by aiconfigurator-core, if installed.
+
+    Raises UsageError, with what there is, for a GPU or model without a file.
+    """
     wanted = (_plain(gpu), _plain(model).replace("llama-3", "llama3").replace("llama3.1", "llama3"))
     known = known_models()
     if wanted in known:
@@ -30,8 +34,16 @@ def load_model(gpu: str, model: str) -> FittedModel:
     gpus = sorted({name for name, _ in known})
     if wanted[0] not in gpus:
         raise UsageError(f"no performance figures for GPU {gpu!r}", hint=f"use one of {', '.join(gpus)}", field="gpu")
+    if "/" in model and aiconfigurator.is_installed():
+        figures = hardware()["gpus"][wanted[0]]
+        return aiconfigurator.live_model(
+            wanted[0], model, figures["memory_bytes"], _link(wanted[0]), figures.get("sglang_overhead_ratio", 1.0)
+        )
     there = ", ".join(name for owner, name in known if owner == wanted[0])
-    raise UsageError(f"no figures for {model!r} on {wanted[0]}", hint=f"there are {there}", field="model")
+    hint = f"there are {there}"
+    if not aiconfigurator.is_installed():
+        hint += "; pip install 'tokenflow-serving[sim]' adds others by their names on Hugging Face"
+    raise UsageError(f"no figures for {model!r} on {wanted[0]}", hint=hint, field="model")
 
 
 @cache
@@ -46,23 +58,31 @@ def kv_bytes_per_token(model: str) -> int:
     return int(_KV_TENSORS * shape["layers"] * shape["kv_heads"] * shape["head_dim"] * _KV_ELEMENT_BYTES)
 
 
+def _link(gpu: str) -> Link:
+    figures = hardware()["gpus"][gpu]
+    return Link(
+        d2h_bytes_s=figures["d2h_bytes_s"],
+        h2d_bytes_s=figures["h2d_bytes_s"],
+        h2d_contention_ratio=figures["h2d_contention_ratio"],
+    )
+
+
 def _plain(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
 def _from_document(gpu: str, model: str, document: dict[str, Any]) -> FittedModel:
-    figures, tp = hardware()["gpus"][gpu], document["tp"]
-    link = {key: value for key, value in figures.items() if key != "memory_bytes"}
+    tp = document["tp"]
     return FittedModel(
         gpu=gpu,
         model=model,
         source=document["source"],
         formula=formula_of(document["formula"]),
         overhead_ratio=document["overhead_ratio"],
-        memory_bytes=figures["memory_bytes"],
+        memory_bytes=hardware()["gpus"][gpu]["memory_bytes"],
         weight_bytes=hardware()["models"][model]["weight_bytes"] / tp,
         kv_bytes_per_token=kv_bytes_per_token(model) / tp,
-        link=Link(**link),
+        link=_link(gpu),
     )
 
 
