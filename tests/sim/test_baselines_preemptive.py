@@ -13,7 +13,7 @@ from tokenflow.quality.record import StreamRecord
 from tokenflow.sim.baselines import BASELINES, make_baseline
 from tokenflow.sim.baselines.andes import HORIZON_S, Andes
 from tokenflow.sim.baselines.andes_qoe import Readers, ReadingBook
-from tokenflow.sim.baselines.mlfq import PROMOTION_S, Mlfq
+from tokenflow.sim.baselines.mlfq import PROMOTION_S, PROMOTION_STEPS, Mlfq
 from tokenflow.sim.baselines.pascal import MOST_REASONING_KV_TOKENS, QUANTUM_TOKENS, Pascal
 from tokenflow.sim.engine import SimEngine
 from tokenflow.sim.settings import EngineSettings
@@ -119,8 +119,10 @@ def test_a_used_quantum_sends_a_request_down_and_a_long_wait_brings_it_back():
     plan = scheduler.decide(look([waits, busy], now_s=10.035, slots=1))
     assert starts(plan) == []
     assert scheduler.ask_again_s(look([waits, busy], now_s=10.035, slots=1), plan) == pytest.approx(10.050)
-    plan = scheduler.decide(look([waits, busy], now_s=10.031 + PROMOTION_S, slots=1))
-    assert starts(plan) == ["a"]
+    scheduler._jobs["a"].level = 12
+    # After three seconds nothing yet; after 1,000 steps of 20 ms it is noticed.
+    assert starts(scheduler.decide(look([waits, busy], now_s=10.031 + PROMOTION_S, slots=1))) == []
+    assert starts(scheduler.decide(look([waits, busy], now_s=10.0 + 0.02 * PROMOTION_STEPS, slots=1))) == ["a"]
 
 
 def test_where_memory_is_short_the_lowest_are_swapped_out_and_the_others_stay():

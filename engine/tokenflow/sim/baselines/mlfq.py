@@ -1,12 +1,14 @@
 """FastServe (arXiv 2305.05920): a skip-join multi-level feedback queue, preemptive at every step.
 
 Level k has a quantum of 10 ms x 2^k. A request joins at the first level whose quantum holds its prefill, goes down a
-level when it has used up its quantum, and returns to the top after waiting 3 s without being served. The highest levels
-run, first in first out within one; KV of those who do not run stays on the device while there is room, and is swapped
-out in time for others (the lowest level first). Nobody's reading rate is asked.
+level when it has used up its quantum, and returns to the top when it has not been served for 3 s, which is looked into
+once in 1,000 steps. The highest levels run, first in first out within one; KV of those who do not run stays on the
+device while there is room, and is swapped out in time for others (the lowest level first). Nobody's reading rate is
+asked.
 
-Simplified: asked at quantum ends, promotions and events instead of at each step; swapping out is decided with the
-exchange, not ahead of it; what a prefill takes is the recent prefill time per token, not a table.
+Simplified: asked at quantum ends, promotions and events instead of at each step, and steps are counted from the time
+and the engine's present step; swapping out is decided with the exchange, not ahead of it; what a prefill takes is the
+recent prefill time per token, not a table.
 """
 
 import math
@@ -17,12 +19,13 @@ import numpy as np
 from tokenflow.policy.costs import prefill_s
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.view import PREEMPTED, RUNNING, View
-from tokenflow.sim.baselines.ranking import serve_ranked
+from tokenflow.sim.baselines.ranking import room_check_s, serve_ranked
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
 QUANTUM_S = 0.010  # of the highest level
 LEVELS = 16
 PROMOTION_S = 3.0
+PROMOTION_STEPS = 1000
 CHUNK_TOKENS = 8192
 
 
@@ -46,7 +49,8 @@ class Mlfq:
         self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True)
         self._jobs: dict[str, _Job] = {}
         self._next_place = 0
-        self._now_s = 0.0
+        self._now_s: float | None = None
+        self._steps = 0.0  # since promotions were looked into
 
     def decide(self, look: Look) -> Plan:
         """Accounts for the time since the decision before, then runs the highest levels."""
@@ -67,13 +71,19 @@ class Mlfq:
         running = [job for job in self._jobs.values() if job.is_running]
         idle = [job for job in self._jobs.values() if not job.is_running]
         if not idle:
-            return math.inf
+            return room_check_s(look)
         until_s = [_quantum_s(job.level) - job.used_s for job in running]
-        until_s += [PROMOTION_S - job.idle_s for job in idle if job.level > 0]
-        return look.now_s + max(min(until_s, default=math.inf), 1e-4)
+        until_s.append((PROMOTION_STEPS - self._steps) * look.view.engine.step_s)
+        return min(look.now_s + max(min(until_s), 1e-4), room_check_s(look))
 
     def _account(self, view: View) -> None:
-        elapsed_s, self._now_s = view.engine.now_s - self._now_s, view.engine.now_s
+        now_s = view.engine.now_s
+        elapsed_s = 0.0 if self._now_s is None else now_s - self._now_s
+        self._now_s = now_s
+        self._steps += elapsed_s / max(view.engine.step_s, 1e-4)
+        may_promote = self._steps >= PROMOTION_STEPS - 1e-6
+        if may_promote:
+            self._steps = 0.0
         kept: dict[str, _Job] = {}
         prompts_s = prefill_s(view, np.arange(len(view)))
         for row, rid in enumerate(view.rids):
@@ -87,7 +97,7 @@ class Mlfq:
                     job.level, job.place, job.used_s = min(job.level + 1, LEVELS - 1), self._place(), 0.0
             else:
                 job.idle_s += elapsed_s
-                if job.idle_s >= PROMOTION_S - 1e-9 and job.level > 0:
+                if may_promote and job.idle_s >= PROMOTION_S and job.level > 0:
                     job.level, job.place, job.used_s, job.idle_s = 0, self._place(), 0.0, 0.0
             kept[rid] = job
         self._jobs = kept

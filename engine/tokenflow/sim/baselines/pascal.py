@@ -7,14 +7,13 @@ here. Simplified: PASCAL's token pacer works on the client's side, where the sim
 whoever is preempted stays on the device while there is room and is swapped to the host otherwise.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.view import PREEMPTED, RUNNING
-from tokenflow.sim.baselines.ranking import serve_ranked
+from tokenflow.sim.baselines.ranking import room_check_s, serve_ranked
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
 QUANTUM_TOKENS = 500
@@ -56,12 +55,11 @@ class Pascal:
         """When somebody has used up its quantum, while somebody has no place."""
         view = look.view
         if not bool((view.state <= PREEMPTED).any()):
-            return math.inf
+            return room_check_s(look)
         running = (view.state == RUNNING).nonzero()[0].tolist()
-        left = [
-            self._rounds[view.rids[row]].from_tokens + QUANTUM_TOKENS - int(look.made_tokens[row]) for row in running
-        ]
-        return look.now_s + max(min(left, default=QUANTUM_TOKENS), 1) * view.engine.step_s
+        used = [int(look.made_tokens[row]) - self._rounds[view.rids[row]].from_tokens for row in running]
+        left_tokens = max(QUANTUM_TOKENS - max(used, default=0), 1)
+        return min(look.now_s + left_tokens * view.engine.step_s, room_check_s(look))
 
     def _advanced(self, present: _Round | None, made_tokens: int, is_answering: bool) -> _Round:
         """Behind all others for who is new, begins to answer, or has used up its quantum."""

@@ -1,8 +1,13 @@
 """Runs the best of a ranking and moves everybody else out of the way: what preemptive baselines have in common."""
 
+import math
+
 from tokenflow.policy.plan import Action, Cause, Plan
 from tokenflow.policy.view import PREEMPTED, RUNNING, View
 from tokenflow.sim.baselines.draft import Draft, Rows
+from tokenflow.sim.scheduler import Look
+
+HEADROOM_TOKENS = 16  # for each of those who run, before anybody else is let in: FastServe keeps a block for each
 
 
 def serve_ranked(view: View, rank: Rows) -> Plan:
@@ -34,6 +39,16 @@ def serve_ranked(view: View, rank: Rows) -> Plan:
     return draft.plan()
 
 
+def room_check_s(look: Look) -> float:
+    """When to look at memory again: with half of the headroom left, so that copies to the host end in time."""
+    view = look.view
+    count = int((view.state == RUNNING).sum())
+    if not count:
+        return math.inf
+    steps = view.engine.kv_free_tokens / count - HEADROOM_TOKENS / 2
+    return look.now_s + max(steps, 1.0) * view.engine.step_s
+
+
 def _chosen(draft: Draft, rank: Rows) -> set[int]:
     """Who is to hold a slot. The first of the ranking always does, if it fits into the pool at all."""
     view = draft.view
@@ -42,13 +57,14 @@ def _chosen(draft: Draft, rank: Rows) -> set[int]:
     room = view.engine.kv_total_tokens - sum(draft.pages(view.context_tokens.item(row) + 1.0) for row in fixed)
     page = view.engine.page_tokens
     chosen: set[int] = set()
+    spare = HEADROOM_TOKENS * draft.running.size
     for row in rank.tolist():
         if slots <= 0:
             break
         if row in fixed:
             continue
         tokens = draft.pages(view.context_tokens.item(row) + 1.0) + page  # one page to grow into
-        if tokens <= room:
+        if tokens <= (room if view.state[row] == RUNNING or not chosen else room - spare):
             chosen.add(row)
             room -= tokens
             slots -= 1
@@ -56,5 +72,6 @@ def _chosen(draft: Draft, rank: Rows) -> set[int]:
 
 
 def _growth(draft: Draft, chosen: set[int]) -> float:
-    """One page for each of those who run on."""
-    return float(sum(1 for row in draft.running.tolist() if row in chosen) * draft.view.engine.page_tokens)
+    """What is made free ahead for those who run on: copies to the host take their time."""
+    each = max(draft.view.engine.page_tokens, HEADROOM_TOKENS)
+    return float(sum(1 for row in draft.running.tolist() if row in chosen) * each)
