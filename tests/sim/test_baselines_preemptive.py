@@ -98,7 +98,7 @@ def test_andes_leaves_everything_alone_while_all_fit():
     scheduler = Andes()
     plan = scheduler.decide(look([AHEAD, NEAR, row("new", arrival_s=9.0)], slots=3))
     assert (pauses(plan), starts(plan)) == ([], ["new"])
-    assert scheduler.ask_again_s(look([AHEAD, NEAR], slots=3), plan) == float("inf")
+    assert scheduler.ask_again_s(look([AHEAD, NEAR], slots=3), plan) > 60.0  # until memory might be full
 
 
 def test_a_short_prompt_joins_above_a_long_one():

@@ -22,12 +22,14 @@ from tokenflow.policy.tunables import Restore
 from tokenflow.policy.view import PREEMPTED
 from tokenflow.sim.baselines.andes_qoe import Readers, ReadingBook
 from tokenflow.sim.baselines.draft import Draft
+from tokenflow.sim.baselines.ranking import room_check_s
 from tokenflow.sim.performance import Floats, StepWork
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
 INTERVAL_S = 1.0
 CHUNK_TOKENS = 8192
 HORIZON_S = 10.0
+HEADROOM_STEPS = 16  # of growth that is kept free, so that a copy to the host ends in time
 _BATCH_SIZES = 8
 
 
@@ -46,6 +48,7 @@ class Andes:
     ) -> None:
         self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=swaps)
         self._swaps = swaps
+        self._pause = Action.PAUSE_OFFLOAD if swaps else Action.PAUSE_DROP
         self._interval_s = interval_s
         self._book = ReadingBook(ttft_target_s)
         self._next_s = 0.0
@@ -55,9 +58,12 @@ class Andes:
         view, draft = look.view, Draft(look.view, uses_host=self._swaps)
         readers = self._book.readers(view, np.where(view.is_started, look.made_tokens, 0).astype(np.float64))
         seekers = draft.seekers
+        growth = draft.growth_tokens(HEADROOM_STEPS)
+        if draft.growth_tokens(HEADROOM_STEPS // 2) > draft.free_tokens:
+            self._relieve(look, draft, readers, growth)
+            return draft.plan()
         if not seekers.size:
             return draft.plan()
-        growth = draft.growth_tokens(2)
         needs = sum(map(draft.need_tokens, seekers.tolist()))
         is_tight = seekers.size > draft.slots or needs + growth > draft.free_tokens
         if is_tight and look.now_s >= self._next_s:
@@ -68,8 +74,19 @@ class Andes:
         return draft.plan()
 
     def ask_again_s(self, look: Look, plan: Plan) -> float:
-        """At the next interval, while somebody wants a place."""
-        return self._next_s if bool((look.view.state <= PREEMPTED).any()) else math.inf
+        """At the next interval, while somebody wants a place, and before memory is full."""
+        wants = bool((look.view.state <= PREEMPTED).any())
+        return min(self._next_s if wants else math.inf, room_check_s(look))
+
+    def _relieve(self, look: Look, draft: Draft, readers: Readers, growth: float) -> None:
+        """Memory is about to be full: whoever loses least leaves. One always stays."""
+        view, rows = look.view, draft.running
+        tok_s = 1.0 / look.performance.step_s(StepWork(rows.size, float(view.context_tokens[rows].sum())))
+        gain = readers.served(HORIZON_S, tok_s, np.zeros(len(view))) - readers.waiting(HORIZON_S)
+        for row in rows[np.lexsort((-view.serial[rows], gain[rows]))].tolist()[:-1]:
+            if growth <= draft.free_tokens:
+                break
+            draft.pause(row, self._pause, Cause.KV_FULL)
 
     def _choose(self, look: Look, draft: Draft, readers: Readers) -> None:
         lead_s = self._lead_s(look, draft)
@@ -116,7 +133,7 @@ class Andes:
         tok_s = 1.0 / look.performance.step_s(StepWork(size, size * mean))
         gain = readers.served(HORIZON_S, tok_s, lead_s) - waiting
         context = np.maximum(view.context_tokens, 1.0)
-        room = view.engine.kv_total_tokens - draft.growth_tokens(2)
+        room = view.engine.kv_total_tokens - draft.growth_tokens(HEADROOM_STEPS)
         rows: list[int] = []
         for row in np.lexsort((view.serial, -gain / context)).tolist():
             if len(rows) >= size:
@@ -135,7 +152,7 @@ class Andes:
         leaves = [row for row in draft.running.tolist() if row not in wanted]
         joins.sort(key=lambda row: -gain[row])
         leaves.sort(key=lambda row: gain[row])
-        growth = draft.growth_tokens(2)
+        growth = draft.growth_tokens(HEADROOM_STEPS)
         for row in joins:
             victims, cost = self._victims(draft, row, leaves, gain, growth)
             if victims is None:
@@ -145,7 +162,7 @@ class Andes:
             if gain[row] - cost - stall <= 0.0:
                 break
             for victim in victims:
-                draft.pause(victim, Action.PAUSE_OFFLOAD if self._swaps else Action.PAUSE_DROP)
+                draft.pause(victim, self._pause)
                 leaves.remove(victim)
             draft.start(row, Cause.SHARE if victims else Cause.FREE_PLACE)
 
