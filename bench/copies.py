@@ -9,50 +9,15 @@ host to host, in threads, and are called so: they show that the script runs, and
 import argparse
 import json
 import statistics
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from tokenflow.measure.copies import Copier, together
+
 LAYERS, WIDTH, BATCH = 24, 4096, 16  # of the stand-in for a decode step: one product with a weight matrix a layer
 CPU_LAYERS, CPU_WIDTH = 4, 1024
-
-
-class Copier:
-    """One direction: copies the same block again and again. `run` returns bytes per second."""
-
-    def __init__(self, name: str, byte_count: int, *, to_device: bool) -> None:
-        self.name = name
-        self._has_gpu = torch.cuda.is_available()
-        host = torch.empty(byte_count, dtype=torch.uint8, pin_memory=self._has_gpu)
-        device = torch.empty(byte_count, dtype=torch.uint8, device="cuda" if self._has_gpu else "cpu")
-        self._target, self._source = (device, host) if to_device else (host, device)
-        self._stream = torch.cuda.Stream() if self._has_gpu else None
-
-    def run(self, seconds: float, end: threading.Event | None = None) -> float:
-        """At least `seconds`, or until `end` is set."""
-        self._copy()
-        self._wait()
-        begin_s, count = time.perf_counter(), 0
-        while not end.is_set() if end is not None else time.perf_counter() - begin_s < seconds:
-            for _ in range(4):
-                self._copy()
-            self._wait()
-            count += 4
-        return count * self._source.numel() / (time.perf_counter() - begin_s)
-
-    def _copy(self) -> None:
-        if self._stream is None:
-            self._target.copy_(self._source)
-            return
-        with torch.cuda.stream(self._stream):
-            self._target.copy_(self._source, non_blocking=True)
-
-    def _wait(self) -> None:
-        if self._stream is not None:
-            self._stream.synchronize()
 
 
 class DecodeStep:
@@ -77,27 +42,6 @@ class DecodeStep:
                 torch.cuda.current_stream().synchronize()
             times_s.append(time.perf_counter() - step_begin_s)
         return times_s
-
-
-def together(copiers: list[Copier], seconds: float, work: Callable[[], None] | None = None) -> dict[str, float]:
-    """Bytes per second of each while all run, and while `work` runs in this thread."""
-    end = threading.Event()
-    speeds: dict[str, float] = {}
-
-    def run(copier: Copier) -> None:
-        speeds[copier.name] = copier.run(seconds, end)
-
-    threads = [threading.Thread(target=run, args=(copier,)) for copier in copiers]
-    for thread in threads:
-        thread.start()
-    if work is None:
-        time.sleep(seconds)
-    else:
-        work()
-    end.set()
-    for thread in threads:
-        thread.join()
-    return speeds
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tfctl.commands import SUMMARIES
 
 FOLDER = Path(__file__).parent / "golden"
-PROFILE = ("list", "show", "validate", "create", "diff", "apply")
+PROFILE = ("list", "show", "validate", "create", "diff", "apply", "measure")
 GROUPED = ("engine install", "engine show", *(f"profile {command}" for command in PROFILE))
 
 

@@ -12,7 +12,10 @@ from tfctl.commands import SUMMARIES
 
 BEGIN = "<!-- reference: begin -->"
 END = "<!-- reference: end -->"
-_SUBCOMMANDS = {"engine": ("install", "show"), "profile": ("list", "show", "validate", "create", "diff", "apply")}
+_SUBCOMMANDS = {
+    "engine": ("install", "show"),
+    "profile": ("list", "show", "validate", "create", "diff", "apply", "measure"),
+}
 
 
 def help_text(command: str) -> str:

@@ -24,5 +24,5 @@ SUMMARIES: dict[str, str] = {
     "bench": "Send streams to a server and measure what their readers get.",
     "simulate": "Try policies on a GPU that is not here.",
     "engine": "Install or show the engine's packages.",
-    "profile": "List, check, make, compare and apply profiles.",
+    "profile": "List, check, make, compare, apply and measure profiles.",
 }
