@@ -11,8 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from tokenflow.measure.plane import fit_plane
 from tokenflow.sim.models.load import hardware, load_model
 from tokenflow.sim.performance import StepWork
 
@@ -125,34 +124,17 @@ def kv_pool_tokens(gpu: str, model: str) -> tuple[int, int]:
     return token_bytes, int(room // token_bytes) // 16 * 16
 
 
-def plane(features: list[list[float]], times_s: list[float]) -> tuple[list[float], float]:
-    """Coefficients that are never negative, by relative least squares, and the mean relative distance."""
-    rows, target = np.array(features), np.array(times_s)
-    free = list(range(rows.shape[1]))
-    while True:
-        weighted = rows[:, free] / target[:, None]
-        solved, *_ = np.linalg.lstsq(weighted, np.ones(len(target)), rcond=None)
-        if (solved >= 0).all():
-            break
-        free = [index for index, value in zip(free, solved, strict=True) if value > 0]
-    coefficients = [0.0] * rows.shape[1]
-    for index, value in zip(free, solved, strict=True):
-        coefficients[index] = float(value)
-    error = float(np.mean(np.abs(rows @ np.array(coefficients) / target - 1.0)))
-    return coefficients, error
-
-
 def fit_decode(steps: Steps, slots: int, pool_tokens: int) -> tuple[list[float], float]:
     batches = sorted({1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, slots})
     pairs = [(b, b * c) for b in batches for c in CONTEXTS if b <= slots and b * c <= pool_tokens]
     times_s = [steps.step_s(StepWork(decode_batch=batch, decode_kv_tokens=float(kv))) for batch, kv in pairs]
-    return plane([[1.0, batch, kv] for batch, kv in pairs], times_s)
+    return fit_plane([[1.0, batch, kv] for batch, kv in pairs], times_s)
 
 
 def fit_prefill(steps: Steps, chunk_tokens: int) -> tuple[list[float], float]:
     sizes = [n for n in PREFILLS if n <= chunk_tokens]
     times_s = [steps.step_s(StepWork(piece_count=1, new_tokens=n, pair_count=n * (n + 1) / 2)) for n in sizes]
-    return plane([[1.0, n] for n in sizes], times_s)
+    return fit_plane([[1.0, n] for n in sizes], times_s)
 
 
 def capacity_points(steps: Steps, slots: int, pool_tokens: int) -> list[tuple[int, int, float]]:

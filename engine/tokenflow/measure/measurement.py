@@ -26,10 +26,10 @@ _SWAP_WEIGHT = 4  # in the progress, of one decode point
 
 
 class Host(Operator, Protocol):
-    """The operator's hand, and the mode in which pauses are possible."""
+    """The operator's hand, and the tunables with which pauses are possible and copies whole."""
 
-    def enforcing(self) -> AbstractContextManager[None]:
-        """Within it the engine enforces. Raises TokenFlowErrors where it cannot."""
+    def pausing(self) -> AbstractContextManager[None]:
+        """Within it the engine enforces and writes nothing ahead. Raises TokenFlowErrors where it cannot."""
         ...
 
 
@@ -103,7 +103,7 @@ async def _try_swaps(endpoint: Endpoint, host: Host, found: Measured, options: O
     prompt_tokens = min(1024, found.facts.context_tokens // 3, found.facts.pool_tokens // 3)
     room_tokens = min(found.facts.context_tokens, found.facts.pool_tokens) - prompt_tokens - 16
     try:
-        with host.enforcing():
+        with host.pausing():
             found.swaps = await measure_swaps(endpoint, host, prompt_tokens, room_tokens, options.cycles, rng)
     except TokenFlowError as error:
         found.skipped.append(f"pauses and resumes: {error.message}")

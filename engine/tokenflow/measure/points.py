@@ -40,4 +40,6 @@ def prefill_sizes(facts: EngineFacts, *, is_quick: bool) -> list[int]:
     """Prompts that one step takes whole."""
     most = min(facts.chunk_tokens, facts.context_tokens - 2, int(_POOL_SHARE * facts.pool_tokens))
     sizes = [size for size in _PREFILLS if size <= most]
-    return sizes[:: 2 if is_quick else 1] or [max(most, 1)]
+    if is_quick:
+        sizes = sorted({*sizes[:1], *sizes[len(sizes) // 2 : len(sizes) // 2 + 1], *sizes[-1:]})
+    return sizes or [max(most, 1)]

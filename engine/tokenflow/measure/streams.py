@@ -1,8 +1,10 @@
 """Streams of made-up tokens with exact lengths, as a client sends them."""
 
 import asyncio
+import itertools
 import random
 import statistics
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from tokenflow.errors import OperationError
@@ -14,7 +16,8 @@ from tokenflow.measure.points import DecodePoint
 _TOKEN_IDS = range(1000, 30_000)  # in every vocabulary, and none of them special
 _LOOK_S = 0.02
 _START_LIMIT_S = 300.0
-_LEAST_MOMENTS = 4  # at which tokens came, for a figure
+_LEAST_MOMENTS = 4  # at which tokens came, in each part of a window
+_PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ async def measure_decode(endpoint: Endpoint, point: DecodePoint, window_s: float
         run.cancel()
         await task
     times_s = [recorder.result().token_times_s for recorder in run.recorders]
-    return _decode_sample(point, times_s, begin_s)
+    return decode_sample(point, times_s, begin_s)
 
 
 async def _all_run(run: LoadRun, task: "asyncio.Task[object]") -> float:
@@ -85,21 +88,29 @@ async def _all_run(run: LoadRun, task: "asyncio.Task[object]") -> float:
     return run.elapsed_s()
 
 
-def _decode_sample(point: DecodePoint, times_s: list[list[float]], begin_s: float) -> DecodeSample:
-    """Whole steps: from the last arrival before the window to the last one at which all streams still ran."""
+def decode_sample(point: DecodePoint, times_s: list[list[float]], begin_s: float) -> DecodeSample:
+    """From the times at which each stream's tokens came, while all of them ran: after `begin_s` until the first end.
+
+    The window is cut into a few parts of whole steps, and the median of their rates is taken: what holds the machine
+    up for a moment is no part of what the engine can do. Raises OperationError where too little came.
+    """
     end_s = min(times[-1] for times in times_s)
     moments = sorted({moment for times in times_s for moment in times if moment <= end_s})
-    first = max((moment for moment in moments if moment <= begin_s), default=moments[0])
-    within = [moment for times in times_s for moment in times if first < moment <= end_s]
-    if len(set(within)) < _LEAST_MOMENTS:
+    edges = [index for index, moment in enumerate(moments) if moment <= begin_s][-1:] or [0]
+    parts = min(_PARTS, (len(moments) - 1 - edges[0]) // _LEAST_MOMENTS)
+    if parts < 1:
         raise OperationError(
             f"{point.streams} streams of {point.prompt_tokens} tokens made too little to be measured",
             hint="measure with longer windows: tfctl profile measure --window 10",
         )
-    context = point.prompt_tokens + statistics.fmean(
-        sum(moment <= (first + end_s) / 2 for moment in times) for times in times_s
-    )
-    return DecodeSample(point.streams, round(context), len(within) / (end_s - first))
+    cuts = [edges[0] + (len(moments) - 1 - edges[0]) * part // parts for part in range(parts + 1)]
+    rates_tok_s = []
+    for first, last in itertools.pairwise(moments[cut] for cut in cuts):
+        count = sum(bisect_right(times, last) - bisect_right(times, first) for times in times_s)
+        rates_tok_s.append(count / (last - first))
+    middle_s = (moments[edges[0]] + end_s) / 2
+    context = point.prompt_tokens + statistics.fmean(bisect_right(times, middle_s) for times in times_s)
+    return DecodeSample(point.streams, round(context), statistics.median(rates_tok_s))
 
 
 async def measure_prefill(endpoint: Endpoint, prompt_tokens: int, repeats: int, rng: random.Random) -> PrefillSample:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfctl.client import Client
-from tokenflow.policy.states import Mode
-from tokenflow.tuning import HoldDocument
-from tokenflow.wire import ModeDocument, ModeRequest, RequestRow, RequestsDocument, StatusDocument
+from tokenflow.tuning import HoldDocument, TunablesDocument, TuneRequest
+from tokenflow.wire import RequestRow, RequestsDocument, StatusDocument
 
 
 class Hand:
@@ -29,17 +28,18 @@ class Hand:
         self._client.post(f"/v1/requests/{rid}/resume", None, HoldDocument)
 
     @contextmanager
-    def enforcing(self) -> Iterator[None]:
-        with self.mode(Mode.ENFORCE):
+    def pausing(self) -> Iterator[None]:
+        """Nothing is written ahead meanwhile: a pause moves all of a stream's KV at once."""
+        with self.tuned(mode="enforce", write_through=False):
             yield
 
     @contextmanager
-    def mode(self, wanted: Mode) -> Iterator[None]:
-        """Puts back the mode that was in force."""
-        before = self._client.get("/v1/mode", ModeDocument).mode
-        self._client.put("/v1/mode", ModeRequest(mode=wanted), ModeDocument)
+    def tuned(self, **changes: object) -> Iterator[None]:
+        """Puts back the values that were in force."""
+        document = self._client.get("/v1/tunables", TunablesDocument)
+        before = {row.key: row.value for row in document.tunables if row.key in changes}
+        self._client.patch("/v1/tunables", TuneRequest(changes=changes), TunablesDocument)
         try:
             yield
         finally:
-            if before is not None:
-                self._client.put("/v1/mode", ModeRequest(mode=before), ModeDocument)
+            self._client.patch("/v1/tunables", TuneRequest(changes=before), TunablesDocument)

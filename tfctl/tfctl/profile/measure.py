@@ -142,7 +142,7 @@ def _measure(client: Client, status: StatusDocument, report: Reporter, options: 
 
     hand = Hand(client)
     assert status.engine.url is not None
-    with hand.mode(Mode.OBSERVE):
+    with hand.tuned(mode=Mode.OBSERVE.value):
         return asyncio.run(measure_engine(status.engine.url, status.engine.model or "", hand, report, options))
 
 

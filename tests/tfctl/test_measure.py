@@ -1,0 +1,43 @@
+"""`tfctl profile measure` up to the point where an engine is needed."""
+
+import pytest
+
+from tokenflow.wire import EngineState
+
+
+def test_another_profile_than_the_one_that_runs_is_refused(tfctl, daemon):
+    outcome = tfctl("profile", "measure", "--profile", "h200-llama3-8b")
+    assert outcome.code == 1
+    assert "demo-cpu" in outcome.err
+    assert "tfctl stop --drain 60" in outcome.err
+
+
+def test_a_running_engine_cannot_be_given_arguments(tfctl, daemon):
+    outcome = tfctl("profile", "measure", "--profile", "demo-cpu", "--", "--port", "1")
+    assert (outcome.code, "other arguments" in outcome.err) == (1, True)
+
+
+@pytest.mark.parametrize("state", [EngineState.SERVING, EngineState.DRAINING])
+def test_an_engine_with_work_is_refused(tfctl, daemon_in, state):
+    daemon = daemon_in(state)
+    outcome = tfctl("profile", "measure")
+    assert outcome.code == 1
+    assert "only an idle one" in outcome.err
+    assert [path for method, path, _ in daemon.seen if method != "GET"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("--profile", "nosuch"), 78), (("--as", "../x"), 2), (("--window", "0"), 2), (("--window", "nan"), 2)],
+)
+def test_bad_wishes(tfctl, daemon, arguments, code):
+    assert tfctl("profile", "measure", *arguments).code == code
+
+
+def test_the_machine_is_told_without_its_name():
+    import socket
+
+    from tfctl.profile.measure import machine
+
+    assert " x " in machine()
+    assert socket.gethostname() not in machine()
