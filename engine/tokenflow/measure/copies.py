@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-
-import torch
+from types import ModuleType
+from typing import cast
 
 BLOCK_BYTES = 64 << 20
 
@@ -19,6 +19,7 @@ class Copier:
     """One direction: copies the same block again and again. `run` returns bytes per second."""
 
     def __init__(self, name: str, byte_count: int, *, to_device: bool) -> None:
+        torch = self._torch = _torch()
         self.name = name
         self._has_gpu = torch.cuda.is_available()
         host = torch.empty(byte_count, dtype=torch.uint8, pin_memory=self._has_gpu)
@@ -42,12 +43,19 @@ class Copier:
         if self._stream is None:
             self._target.copy_(self._source)
             return
-        with torch.cuda.stream(self._stream):
+        with self._torch.cuda.stream(self._stream):
             self._target.copy_(self._source, non_blocking=True)
 
     def _wait(self) -> None:
         if self._stream is not None:
             self._stream.synchronize()
+
+
+def _torch() -> ModuleType:
+    """Importing this module costs nothing."""
+    import torch
+
+    return cast(ModuleType, torch)
 
 
 def together(copiers: list[Copier], seconds: float, work: Callable[[], None] | None = None) -> dict[str, float]:
@@ -74,6 +82,7 @@ def together(copiers: list[Copier], seconds: float, work: Callable[[], None] | N
 def measure(seconds: float) -> dict[str, object]:
     copiers = [Copier("h2d", BLOCK_BYTES, to_device=True), Copier("d2h", BLOCK_BYTES, to_device=False)]
     alone = {copier.name: copier.run(seconds) for copier in copiers}
+    torch = _torch()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     return {"device": device, "alone_bytes_s": alone, "both_bytes_s": together(copiers, seconds)}
 
