@@ -13,12 +13,20 @@ _CONNECT_LIMIT_S = 2.0
 
 
 class ControlSocket:
-    """Holds the lock and the bound socket. Raises SocketPathError, ConflictError, ConfigurationError when made."""
+    """Holds the lock and the bound socket. Raises SocketPathError, ConflictError, ConfigurationError when made.
 
-    def __init__(self, path: Path, lock_path: Path, group: str | None) -> None:
+    `passed`: a socket that the service manager has bound. Its file, owner and mode are the service manager's.
+    """
+
+    def __init__(self, path: Path, lock_path: Path, group: str | None, passed: socket.socket | None = None) -> None:
         self.path = path
         self._lock_path = lock_path
         self._lock = _take_lock(lock_path, path)
+        self._is_closed = False
+        self._inode: int | None = None
+        if passed is not None:
+            self.socket = passed
+            return
         try:
             _remove_stale(path)
             self.socket = _bind(path, group)
@@ -26,7 +34,6 @@ class ControlSocket:
             self._release_lock()
             raise
         self._inode = path.stat().st_ino
-        self._is_closed = False
 
     def close(self) -> None:
         """Removes the file unless somebody has put another one in its place. Harmless when repeated."""
@@ -34,7 +41,7 @@ class ControlSocket:
             return
         self._is_closed = True
         try:
-            if self.path.stat().st_ino == self._inode:
+            if self._inode is not None and self.path.stat().st_ino == self._inode:
                 self.path.unlink()
         except FileNotFoundError:
             pass

@@ -27,6 +27,11 @@ class Drain:
         self._news.set()
 
     @property
+    def until_s(self) -> float:
+        """CLOCK_MONOTONIC."""
+        return self._deadline_s
+
+    @property
     def remaining_s(self) -> float:
         return max(0.0, self._deadline_s - time.monotonic())
 

@@ -15,7 +15,7 @@ class Ending:
     def __init__(self, farewell_s: float, *, on_demand: bool) -> None:
         self.requested = asyncio.Event()
         self.on_demand = on_demand
-        self._farewell_s = farewell_s
+        self.farewell_s = farewell_s
         self._farewell: asyncio.Task[None] | None = None
 
     def request(self, why: str) -> None:
@@ -40,7 +40,7 @@ class Ending:
         if operation.error is not None:
             return
         try:
-            await asyncio.wait_for(operation.was_seen_ended.wait(), self._farewell_s)
+            await asyncio.wait_for(operation.was_seen_ended.wait(), self.farewell_s)
         except TimeoutError:
             pass
         self.request(f"after {operation.kind.value} {operation.id}")

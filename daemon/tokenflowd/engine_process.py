@@ -1,4 +1,4 @@
-"""One engine, from its spawn to its last process. Made anew for each start."""
+"""One engine, from its spawn or its adoption to its last process. Made anew for each."""
 
 import asyncio
 import os
@@ -10,26 +10,37 @@ from pathlib import Path
 
 from tokenflow import link
 from tokenflow.errors import TimedOutError, UnsupportedError
+from tokenflow.policy.tunables import Tunables
 from tokenflowd import logfile, processes, shared_memory
 from tokenflowd.event_book import EventBook, EventIntake
 from tokenflowd.failure import Death, Role
 from tokenflowd.link import EngineLink
 from tokenflowd.plan import EnginePlan
+from tokenflowd.record import EngineRecord
 from tokenflowd.request_book import RequestBook
+from tokenflowd.trends import Trends
 
 _LOG_MODE = 0o600
 _STRAGGLER_GRACE_S = 2.0
 _LOOK_S = 3.0
+STARVED_AFTER_BOUNDS = 2.0  # past the bound a request goes first; past twice that something is wrong
+_DEFAULT_STARVATION_BOUND_S = Tunables().starvation_bound_s
 
 
 class EngineProcess:
-    """The child, its process group, its link, and a watch over the processes that it cannot do without."""
+    """The main process, its process group, its link, and a watch over the processes that it cannot do without."""
 
     def __init__(
-        self, plan: EnginePlan, child: "subprocess.Popen[bytes]", link_folder: Path, events: EventBook
+        self,
+        plan: EnginePlan,
+        pid: int,
+        child: "subprocess.Popen[bytes] | None",
+        link_folder: Path,
+        events: EventBook,
     ) -> None:
         self.plan = plan
-        self.pid = child.pid
+        self.pid = pid
+        self.start_ticks = processes.start_ticks(pid) or 0
         self.started_s = time.monotonic()
         self.serving_since_s: float | None = None
         self.link_folder = link_folder
@@ -39,12 +50,18 @@ class EngineProcess:
         self.frontend_reply: link.Reply | None = None
         self.command_reply: link.Reply | None = None  # the scheduler's last one
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self.has_plugin = False  # its scheduler has been heard, by us or by the daemon before us
         self._child = child
-        self._link = EngineLink(link_folder, self._take_telemetry, EventIntake(events).take)
+        intake = EventIntake(events, is_midway=child is None)
+        self._link = EngineLink(link_folder, self._take_telemetry, intake.take)
+        self._heard = asyncio.Event()
+        self.trends = Trends()
+        self.frontend_heard_s: float | None = None
+        self._roles: dict[int, Role] = {}
         self._watches: dict[int, asyncio.Task[None]] = {}
         self._known: dict[int, int] = {}
         self._shared_files: shared_memory.SharedFiles = {}
-        self.watch(Role.MAIN, child.pid)
+        self.watch(Role.MAIN, pid)
         self._looks = asyncio.create_task(self._look())
 
     @classmethod
@@ -73,20 +90,41 @@ class EngineProcess:
         finally:
             os.close(descriptor)
         try:
-            return cls(plan, child, link_folder, events)
+            return cls(plan, child.pid, child, link_folder, events)
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             raise
 
+    @classmethod
+    def adopt(cls, plan: EnginePlan, entry: EngineRecord, events: EventBook) -> "EngineProcess":
+        """The engine of a daemon that has ended: not our child, else like any other."""
+        engine = cls(plan, entry.pid, None, Path(entry.link_folder), events)
+        engine.start_ticks = entry.start_ticks
+        engine.has_plugin = entry.has_plugin
+        if entry.started_s is not None:
+            engine.started_s = entry.started_s
+        engine.remember_descendants()
+        engine.watch_children()
+        return engine
+
+    @property
+    def is_adopted(self) -> bool:
+        return self._child is None
+
+    def _reap(self) -> int | None:
+        """The main process's exit code once it has ended, where that can be known."""
+        return processes.exit_status(self.pid) if self._child is None else self._child.poll()
+
     def watch(self, role: Role, pid: int) -> None:
         """From now on the end of `pid` is the end of this engine."""
         if pid not in self._watches:
+            self._roles[pid] = role
             self._watches[pid] = asyncio.create_task(self._watch(role, pid))
 
     async def _watch(self, role: Role, pid: int) -> None:
         await processes.wait_for_exit(pid)
-        code = self._child.poll() if pid == self.pid else processes.exit_status(pid)
+        code = self._reap() if pid == self.pid else processes.exit_status(pid)
         if not self.death.done():
             self.death.set_result(Death(role, pid, code))
 
@@ -94,9 +132,29 @@ class EngineProcess:
         if telemetry.has_work and (self.telemetry is None or not self.telemetry.has_work):
             self.work_since_s = telemetry.sent_s
         self.telemetry = telemetry
+        self.has_plugin = True
+        self._heard.set()
         self.requests.take(telemetry)
+        self.trends.take(telemetry, STARVED_AFTER_BOUNDS * self._starvation_bound_s())
         if telemetry.pid not in self._watches:
             self.watch(Role.SCHEDULER, telemetry.pid)
+
+    def _starvation_bound_s(self) -> float:
+        in_force = self.command_reply.tunables if self.command_reply else None
+        value = (in_force or {}).get("starvation_bound_s", _DEFAULT_STARVATION_BOUND_S)
+        return float(value)
+
+    def stopped(self) -> dict[int, Role]:
+        """Those of the processes that it cannot do without that a signal has stopped."""
+        return {pid: role for pid, role in self._roles.items() if processes.is_stopped(pid)}
+
+    async def wait_heard(self, limit_s: float) -> bool:
+        """Until the scheduler has been heard, `limit_s` at most. True once it has been."""
+        try:
+            await asyncio.wait_for(self._heard.wait(), limit_s)
+        except TimeoutError:
+            return False
+        return True
 
     async def ask_frontend(self, command: link.Command, limit_s: float) -> link.Reply | None:
         """None when there is no answer: no plugin, or a process that is not up yet."""
@@ -105,6 +163,7 @@ class EngineProcess:
         except TimedOutError:
             return None
         self.frontend_reply = reply
+        self.frontend_heard_s = time.monotonic()
         self.watch(Role.FRONTEND, reply.pid)
         return reply
 
@@ -134,8 +193,20 @@ class EngineProcess:
         while True:
             await asyncio.sleep(_LOOK_S)
             self.remember_descendants()
-            if self.serving_since_s is not None:
-                self.watch_children()
+            if self.serving_since_s is None:
+                continue
+            self.watch_children()
+            if self.has_plugin or self.frontend_reply is not None:
+                await self.ask_frontend(link.Ping(), _LOOK_S)
+            if self.command_reply is None and self.telemetry is not None:
+                await self._learn_tunables()
+
+    async def _learn_tunables(self) -> None:
+        """What is in force in an engine that somebody else may have tuned."""
+        try:
+            await self.command(link.Ping())
+        except (TimedOutError, UnsupportedError):
+            pass  # asked again at the next look
 
     def watch_children(self) -> None:
         """Watches the processes that SGLang's main process has started and needs; they give themselves titles."""
@@ -154,9 +225,9 @@ class EngineProcess:
         if is_polite:
             processes.send([self.pid], self.plan.ending_signal)
             await asyncio.wait([self._watches[self.pid]], timeout=grace_s)
-            grace_s = 0.0 if self._child.poll() is None else _STRAGGLER_GRACE_S
+            grace_s = 0.0 if processes.is_same_process(self.pid, self.start_ticks) else _STRAGGLER_GRACE_S
         left = await processes.end_processes(self.pid, self.link_folder, self._known, grace_s)
-        self._child.poll()
+        self._reap()
         processes.reap_orphans({*self._known, *self._watches}, self.pid)
         await self.close()
         shutil.rmtree(self.link_folder, ignore_errors=True)

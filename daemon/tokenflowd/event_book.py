@@ -81,14 +81,19 @@ class EventBook:
 
 
 class EventIntake:
-    """Takes over one engine's events and notices when some never came. Made anew for each engine."""
+    """Takes over one engine's events and notices when some never came. Made anew for each engine.
 
-    def __init__(self, book: EventBook) -> None:
+    `is_midway`: of an engine that another daemon has started, the first event that comes is the first one.
+    """
+
+    def __init__(self, book: EventBook, *, is_midway: bool = False) -> None:
         self._book = book
-        self._next = 1
+        self._next: int | None = None if is_midway else 1
 
     def take(self, events: Iterable[Event]) -> None:
         for event in events:
+            if self._next is None:
+                self._next = event.sequence
             if event.sequence < self._next:
                 continue
             if event.sequence > self._next:

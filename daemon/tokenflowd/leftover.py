@@ -1,4 +1,7 @@
-"""The engine of a daemon that was killed: nobody watches it any more, and it holds port and memory."""
+"""The engine of a daemon that has ended: nobody watches it any more, and it holds port and memory.
+
+The next daemon takes it over where it can (`engine_record.find_adoptable`); this is for the rest, and for `tfctl stop`.
+"""
 
 import asyncio
 import shutil
@@ -23,7 +26,9 @@ def find(record_path: Path) -> LeftoverEngine | None:
     left = processes.engine_processes(entry.group, Path(entry.link_folder))
     if not left:
         return None
-    return LeftoverEngine(pid=entry.pid if entry.pid in left else min(left), profile=entry.profile)
+    if entry.pid not in left:
+        return LeftoverEngine(pid=min(left), profile=entry.profile)
+    return LeftoverEngine(pid=entry.pid, profile=entry.profile, state=entry.phase)
 
 
 async def end(record_path: Path) -> LeftoverEngine | None:

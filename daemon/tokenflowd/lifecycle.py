@@ -8,17 +8,17 @@
 """
 
 import asyncio
-import os
 import shutil
 import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from tokenflow.errors import ConfigurationError, EngineFailedError, OperationError, TimedOutError
-from tokenflow.events import EventKind
+from tokenflow.events import EventKind, Term
 from tokenflow.wire import EngineState
-from tokenflowd import failure, logfile, plan, preflight, processes, readiness, record
+from tokenflowd import crash_report, engine_record, failure, logfile, plan, preflight, readiness, record
 from tokenflowd.changes import Changes
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
@@ -27,6 +27,7 @@ from tokenflowd.failure import Death
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.plan import EnginePlan
 from tokenflowd.preflight import Report
+from tokenflowd.record import EngineRecord
 from tokenflowd.settings import Settings
 from tokenflowd.tunable_levels import TunableLevels
 from tokenflowd.tuned_file import TunedFile
@@ -34,6 +35,7 @@ from tokenflowd.tuned_file import TunedFile
 log = structlog.get_logger()
 _CRASH_GRACE_S = 2.0
 _LOG_LINES_READ = 400
+_LOG_LOOK_S = 5.0
 
 
 class EngineLifecycle:
@@ -45,23 +47,30 @@ class EngineLifecycle:
         self.engine: EngineProcess | None = None
         self.plan: EnginePlan | None = None
         self.levels = TunableLevels(settings.tunables, TunedFile(paths.tuned))
-        self._settings = settings
+        self.settings = settings
         self._paths = paths
         self._changes = changes
         self._events = events
         self._guard: asyncio.Task[None] | None = None
+        self.on_failure: Callable[[], None] | None = None  # of an engine that had served, once nothing is left of it
+
+    def apply(self, settings: Settings) -> None:
+        """New settings, the host's tunables among them: they hold for the next engine."""
+        self.settings = settings
+        self.levels = TunableLevels(settings.tunables, TunedFile(self._paths.tuned))
 
     def set_phase(self, phase: EngineState, reason: str | None = None) -> None:
         if (phase, reason) != (self.phase, self.reason):
+            is_new_failure = phase is EngineState.FAILED and self.phase is not EngineState.FAILED
             self.phase, self.reason = phase, reason
             log.info("engine_state", state=phase.value, reason=reason)
-            if phase is EngineState.FAILED:
+            if is_new_failure:
                 self._events.note(EventKind.ENGINE_FAILED, reason=reason)
             self._changes.notify()
 
     async def check(self, draft: EnginePlan, report: Report) -> None:
         """What can be checked while another engine still runs."""
-        if not self._settings.engine_command:
+        if not self.settings.engine_command:
             await preflight.check_packages_and_model(draft, report)
 
     async def start(self, draft: EnginePlan, report: Report) -> EngineProcess:
@@ -71,7 +80,7 @@ class EngineLifecycle:
         self.plan = draft
         self.set_phase(EngineState.STARTING)
         try:
-            self.plan = await preflight.check(draft, report, is_engine_ours=not self._settings.engine_command)
+            self.plan = await preflight.check(draft, report, is_engine_ours=not self.settings.engine_command)
             engine = self._spawn(self.plan)
         except ConfigurationError:
             self.set_phase(*before)  # nothing has happened
@@ -79,6 +88,9 @@ class EngineLifecycle:
         except BaseException:
             self.set_phase(EngineState.STOPPED)
             raise
+        return await self._bring_into_service(engine, report)
+
+    async def _bring_into_service(self, engine: EngineProcess, report: Report) -> EngineProcess:
         try:
             await self._wait_until_serving(engine, report)
         except TimedOutError as error:
@@ -89,16 +101,20 @@ class EngineLifecycle:
             raise
         engine.remember_descendants()
         engine.watch_children()
+        self._take_into_service(engine)
+        return engine
+
+    def _take_into_service(self, engine: EngineProcess) -> None:
         engine.serving_since_s = time.monotonic()
         self.set_phase(EngineState.SERVING)
+        self.note()
         self._guard = asyncio.create_task(self._fail_on_death(engine))
-        return engine
 
     def _spawn(self, plan_: EnginePlan) -> EngineProcess:
         settings = plan.plugin_settings(plan_.profile, self.levels.above_profile(plan_.profile))
         link_folder = self._paths.make_link_folder()
         environment = plan.environment(plan_.profile, settings, link_folder)
-        command = plan_.command(self._settings.engine_command)
+        command = plan_.command(self.settings.engine_command)
         try:
             engine = EngineProcess.spawn(plan_, command, environment, link_folder, self._paths.engine_log, self._events)
         except BaseException as error:
@@ -109,29 +125,43 @@ class EngineLifecycle:
                 f"cannot run {command[0]} or write its log: {error}", hint="tfctl engine show"
             ) from error
         self.engine = engine
-        self._write_record(engine)
+        self.note()
         log.info("engine_spawned", pid=engine.pid, profile=plan_.profile.name, url=plan_.url)
         self._changes.notify()
         return engine
 
-    def _write_record(self, engine: EngineProcess) -> None:
-        entry = record.EngineRecord(
-            pid=engine.pid,
-            start_ticks=processes.start_ticks(engine.pid) or 0,
-            group=engine.pid,
-            link_folder=str(engine.link_folder),
-            profile=engine.plan.profile.name,
-            daemon_pid=os.getpid(),
-            daemon_start_ticks=processes.start_ticks(os.getpid()) or 0,
-        )
+    def note(self, drain_until_s: float | None = None) -> None:
+        """Writes down what the next daemon has to know. A full disk must not cost the engine."""
+        if self.engine is None:
+            return
         try:
-            record.write(self._paths.record, entry)
-        except OSError as error:  # a full disk must not cost the engine; only the next daemon would miss the record
+            record.write(self._paths.record, engine_record.of(self.engine, self.phase, drain_until_s))
+        except OSError as error:
             log.warning("record_unwritable", path=str(self._paths.record), problem=error.strerror)
+
+    def adopt(self, entry: EngineRecord, plan_: EnginePlan) -> EngineProcess:
+        """Takes over an engine whose daemon has ended. What it was in the middle of is the supervisor's to go on with.
+
+        A stream notices nothing: the engine does not know that it has another daemon.
+        """
+        engine = EngineProcess.adopt(plan_, entry, self._events)
+        self.engine, self.plan = engine, plan_
+        log.info("engine_adopted", pid=engine.pid, profile=plan_.profile.name, url=plan_.url, phase=entry.phase.value)
+        terms: dict[str, Term] = {"profile": plan_.profile.name, "pid": engine.pid, "phase": entry.phase.value}
+        self._events.note(EventKind.ENGINE_ADOPTED, terms=terms)
+        if entry.phase is EngineState.STARTING:
+            self.set_phase(EngineState.STARTING)
+        else:
+            self._take_into_service(engine)
+        return engine
+
+    async def go_on_starting(self, engine: EngineProcess, report: Report) -> EngineProcess:
+        """Of an adopted engine that did not serve yet: as the rest of `start`."""
+        return await self._bring_into_service(engine, report)
 
     async def _wait_until_serving(self, engine: EngineProcess, report: Report) -> None:
         ready = asyncio.create_task(
-            readiness.wait_until_serving(engine, self._paths.engine_log, self._settings.start_limit_s, report)
+            readiness.wait_until_serving(engine, self._paths.engine_log, self.settings.start_limit_s, report)
         )
         try:
             waits: list[asyncio.Future[Any]] = [ready, engine.death]
@@ -146,17 +176,40 @@ class EngineLifecycle:
         raise EngineFailedError(reason, hint=failure.hint(str(self._paths.engine_log)))
 
     async def _fail_on_death(self, engine: EngineProcess) -> None:
-        death = await asyncio.shield(engine.death)
+        turning = asyncio.create_task(self._turn_log_over())
+        try:
+            death = await asyncio.shield(engine.death)
+        finally:
+            turning.cancel()
         await self._fail(engine, death)
+        if self.on_failure is not None:
+            self.on_failure()
+
+    async def _turn_log_over(self) -> None:
+        while True:
+            await asyncio.sleep(_LOG_LOOK_S)
+            limit_bytes = self.settings.engine_log_limit_bytes
+            if await asyncio.to_thread(logfile.turn_over, self._paths.engine_log, limit_bytes):
+                log.info("engine_log_turned_over", path=str(self._paths.engine_log))
 
     async def _fail(self, engine: EngineProcess, death: Death) -> str:
         lines = await asyncio.to_thread(logfile.last_lines, self._paths.engine_log, _LOG_LINES_READ)
         reason = failure.explain(death, lines)
         if "the disk is full" not in reason and failure.is_disk_full(self._paths.engine_log.parent):
             reason += f"; the disk is full: {self._paths.engine_log.parent}"
+        await self._keep_report(engine, death, reason)
         self.set_phase(EngineState.FAILED, reason)
         await self._end(engine, EngineState.FAILED, reason, grace_s=_CRASH_GRACE_S, is_polite=False)
         return reason
+
+    async def _keep_report(self, engine: EngineProcess, death: Death, reason: str) -> None:
+        report = crash_report.of(engine, death, reason, self._events.last(crash_report.KEPT_EVENTS), time.monotonic())
+        try:
+            path = await asyncio.to_thread(crash_report.keep, self._paths.crashes, report)
+        except OSError as error:
+            log.warning("crash_report_unwritable", path=str(self._paths.crashes), problem=error.strerror)
+        else:
+            log.info("crash_report_kept", path=str(path))
 
     async def stop(self, drain: Drain, report: Report) -> None:
         """Raises OperationError if something of the engine could not be ended. Without an engine: state `stopped`."""
@@ -169,9 +222,10 @@ class EngineLifecycle:
             self.set_phase(EngineState.STOPPED)
             return
         self.set_phase(EngineState.DRAINING)
+        self.note(drain.until_s)
         await drain.run(engine, report)
         report("ending the engine", None)
-        await self._end(engine, EngineState.STOPPED, None, grace_s=self._settings.stop_grace_s, is_polite=True)
+        await self._end(engine, EngineState.STOPPED, None, grace_s=self.settings.stop_grace_s, is_polite=True)
 
     async def _end(
         self, engine: EngineProcess, phase: EngineState, reason: str | None, *, grace_s: float, is_polite: bool

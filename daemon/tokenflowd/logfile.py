@@ -1,8 +1,9 @@
-"""The engine's log file: turned over at each start, read from its end, followed across turns."""
+"""The engine's log file: turned over at each start and when it is large, read from its end, followed across turns."""
 
 import asyncio
 import os
 import re
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -14,12 +15,36 @@ _POLL_S = 0.25
 
 def rotate(path: Path) -> None:
     """`engine.log` → `engine.log.1` → … The oldest goes."""
+    _move_older(path)
+    if path.exists():
+        path.replace(path.with_name(f"{path.name}.1"))
+
+
+def turn_over(path: Path, limit_bytes: int) -> bool:
+    """Moves the text of a log of over `limit_bytes` into `engine.log.1` and empties it in place: the engine goes on
+    writing into the same file (it appends). True when that was done. Lines that come between the copy and the emptying
+    are lost. On a full disk the old text is given up: the room counts more."""
+    try:
+        if path.stat().st_size <= limit_bytes:
+            return False
+        _move_older(path)
+        copy = path.with_name(f"{path.name}.1")
+        try:
+            shutil.copyfile(path, copy)
+            copy.chmod(0o600)
+        except OSError:
+            copy.unlink(missing_ok=True)
+        os.truncate(path, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _move_older(path: Path) -> None:
     for number in range(KEPT_LOGS - 1, 0, -1):
         older = path.with_name(f"{path.name}.{number}")
         if older.exists():
             older.replace(path.with_name(f"{path.name}.{number + 1}"))
-    if path.exists():
-        path.replace(path.with_name(f"{path.name}.1"))
 
 
 def split_lines(text: str) -> list[str]:
@@ -78,8 +103,11 @@ class LogReader:
         return self._descriptor
 
     def _was_moved(self) -> bool:
+        """Another file lies there now, or this one has been emptied."""
         try:
-            return self._path.stat().st_ino != os.fstat(self._require()).st_ino
+            mine = os.fstat(self._require())
+            was_emptied = mine.st_size < os.lseek(self._require(), 0, os.SEEK_CUR)
+            return was_emptied or self._path.stat().st_ino != mine.st_ino
         except OSError:
             return False  # moved away and not yet made anew: the open one may still grow
 

@@ -1,8 +1,8 @@
-"""The daemon's own log: JSON lines for machines, colours for a terminal; on stderr in both cases."""
+"""The daemon's own log: JSON lines for machines, colours for a terminal. `op` is the operation that a line is about."""
 
 import logging
-import sys
 from enum import StrEnum
+from typing import TextIO
 
 import structlog
 
@@ -13,15 +13,16 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def configure(chosen: LogFormat) -> None:
-    is_console = chosen is LogFormat.CONSOLE or (chosen is LogFormat.AUTO and sys.stderr.isatty())
+def configure(chosen: LogFormat, stream: TextIO) -> None:
+    is_console = chosen is LogFormat.CONSOLE or (chosen is LogFormat.AUTO and stream.isatty())
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
         if is_console
         else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # As text: the structured form lists local variables, an engine's environment among them.
@@ -29,6 +30,6 @@ def configure(chosen: LogFormat) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )

@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import contextlib
+import functools
 import os
 import signal
 import sys
@@ -21,8 +23,9 @@ from tokenflowd.control_socket import ControlSocket
 from tokenflowd.daemon import Daemon
 from tokenflowd.logsetup import LogFormat, configure
 from tokenflowd.paths import DaemonPaths
+from tokenflowd.service_manager import ServiceManager
 
-_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FORCED_EXIT_CODE = 1
 
 
@@ -36,11 +39,12 @@ class LeftoverAction(StrEnum):
 def main(arguments: list[str] | None = None) -> None:
     """Exit codes: 0, 1 (another daemon runs, or a failure), 2 (usage), 78 (configuration)."""
     options = _parse(arguments)
-    configure(options.log_format)
+    # Of `--leftover` stdout is the answer's.
+    configure(options.log_format, sys.stdout if options.leftover is None else sys.stderr)
     code = 0
     try:
         if options.leftover is None:
-            asyncio.Runner().run(_run(options.socket, options.on_demand))
+            asyncio.Runner().run(_run(options))
         else:
             _tell(asyncio.Runner().run(_leftover(options.socket, options.leftover)))
     except TokenFlowError as error:
@@ -57,7 +61,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _leave(code: int) -> NoReturn:
     """Without waiting for threads: a demo model may be in the making, minutes from its end, and nobody wants it now."""
     processes.send(processes.children_outside_engines(), signal.SIGTERM)
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # a full disk, a reader that is gone
+            stream.flush()
     os._exit(code)
 
 
@@ -68,6 +74,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         allow_abbrev=False,
     )
     parser.add_argument("--socket", type=_absolute, help="the control socket (default: the user's runtime folder)")
+    parser.add_argument(
+        "--system",
+        action="store_true",
+        help="run as the host's service: the socket is /run/tokenflow/control.sock, an engine is kept when the daemon "
+        "ends, started again when it fails, and started with the daemon where it ran before",
+    )
     parser.add_argument("--on-demand", action="store_true", help="end when the engine has been stopped by a client")
     parser.add_argument(
         "--leftover",
@@ -101,9 +113,11 @@ def _absolute(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
-async def _run(socket_path: Path | None, on_demand: bool) -> None:
+async def _run(options: argparse.Namespace) -> None:
     processes.become_subreaper()
-    daemon = Daemon(settings.load(), socket_path, on_demand=on_demand)
+    load = functools.partial(settings.load, as_service=options.system)
+    socket_path = options.socket or (locations.system_socket() if options.system else None)
+    daemon = Daemon(load(), socket_path, on_demand=options.on_demand, manager=ServiceManager())
     loop = asyncio.get_running_loop()
 
     def on_signal(number: signal.Signals) -> None:
@@ -114,6 +128,10 @@ async def _run(socket_path: Path | None, on_demand: bool) -> None:
 
     for number in _ENDING_SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    if sys.stdin is not None and sys.stdin.isatty():
+        loop.add_signal_handler(signal.SIGHUP, on_signal, signal.SIGHUP)  # its terminal has gone
+    else:
+        loop.add_signal_handler(signal.SIGHUP, daemon.reload, load)
     await daemon.run()
 
 

@@ -37,6 +37,15 @@ def judge(telemetry: Telemetry | None, work_since_s: float | None, now_s: float,
     if age_s is None and is_stale(telemetry, now_s, limits):
         # Telemetry is sent between steps. Silence means a step that began just after the last message.
         age_s = now_s - telemetry.sent_s
-    if age_s is None or age_s <= limits.busy_after_s:
+    return EngineState.SERVING if age_s is None else _by_age(age_s, limits)
+
+
+def judge_silence(silence_s: float, limits: Limits) -> EngineState:
+    """Of an adopted engine whose scheduler spoke to the daemon before us and has not been heard since."""
+    return EngineState.SERVING if silence_s <= limits.telemetry_stale_after_s else _by_age(silence_s, limits)
+
+
+def _by_age(age_s: float, limits: Limits) -> EngineState:
+    if age_s <= limits.busy_after_s:
         return EngineState.SERVING
     return EngineState.WEDGED if age_s > limits.wedged_after_s else EngineState.BUSY

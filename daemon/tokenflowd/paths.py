@@ -17,6 +17,8 @@ class DaemonPaths:
     record: Path
     engine_log: Path
     tuned: Path
+    crashes: Path
+    wish: Path
 
     @classmethod
     def of(cls, socket: Path) -> "DaemonPaths":
@@ -25,7 +27,8 @@ class DaemonPaths:
         link_folder = socket.parent / "link-12345678"
         for name in (*_LINK_SOCKETS, f"{TEMPORARY_FOLDER}/tmp12345678"):  # SGLang binds sockets among its own files
             locations.check_socket_path(link_folder / name)
-        state = locations.user_state_folder()
+        engine_record = locations.engine_record(socket)
+        state = engine_record.parent
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -33,13 +36,14 @@ class DaemonPaths:
                 f"cannot make the state folder {state}: {error.strerror}",
                 hint="set XDG_STATE_HOME to a writable folder",
             ) from error
-        engine_record = locations.engine_record(socket)
         return cls(
             socket=socket,
             lock=socket.with_name(f"{socket.name}.lock"),
             record=engine_record,
             engine_log=engine_record.with_suffix(".log"),
             tuned=locations.tuned_file(socket),
+            wish=engine_record.with_name(engine_record.name.replace("engine", "wanted", 1)),
+            crashes=engine_record.with_name(f"{engine_record.stem}-crashes"),
         )
 
     def make_link_folder(self) -> Path:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import ValidationError
 
 from tokenflow.errors import UsageError
 from tokenflow.link import LINK_ENV
 from tokenflowd import arguments
 from tokenflowd.paths import TEMPORARY_FOLDER
-from tokenflowd.profiles.schema import Device, Profile
+from tokenflowd.profiles.schema import Device, EngineSection, ModelSection, Profile
 from tokenflowd.profiles.tunables import TunableOverrides
+from tokenflowd.record import PlanRecord
 
 SETTINGS_ENV = "TOKENFLOW_SETTINGS"  # read by tokenflow.sglang.settings
 # The service manager's words to the daemon are not for the engine.
@@ -56,6 +58,44 @@ class EnginePlan:
     def command(self, engine_command: list[str]) -> list[str]:
         start = engine_command or [sys.executable, "-m", "tokenflow.sglang.launch"]
         return [*start, *self.server_arguments]
+
+
+def to_record(plan: EnginePlan) -> PlanRecord:
+    """For the engine's record; see `from_record`."""
+    return PlanRecord(
+        profile=plan.profile.model_dump(mode="json", exclude_unset=True),
+        extra_arguments=list(plan.extra_arguments),
+        model_path=plan.model_path,
+        host=plan.host,
+        port=plan.port,
+        device=plan.device,
+        served_name=plan.served_name,
+        server_arguments=list(plan.server_arguments),
+    )
+
+
+def from_record(name: str, entry: PlanRecord) -> EnginePlan:
+    """The plan of an engine that another daemon has started.
+
+    A profile that this daemon cannot read (it may be of another version) must not cost a running engine: of such a
+    one only what the arguments tell is known.
+    """
+    try:
+        profile = Profile.model_validate(entry.profile)
+    except ValidationError:
+        engine = EngineSection.model_construct(device=entry.device, host=entry.host, port=entry.port)
+        model = ModelSection.model_construct(path=entry.model_path, served_name=entry.served_name)
+        profile = Profile.model_construct(name=name, model=model, engine=engine)
+    return EnginePlan(
+        profile=profile,
+        extra_arguments=tuple(entry.extra_arguments),
+        model_path=entry.model_path,
+        host=entry.host,
+        port=entry.port,
+        device=entry.device,
+        served_name=entry.served_name,
+        server_arguments=tuple(entry.server_arguments),
+    )
 
 
 def make(

@@ -23,7 +23,7 @@ async def check(draft: EnginePlan, report: Report, *, is_engine_ours: bool) -> E
     """
     await check_port_free(draft)  # first: it is quick, and the demo model may take a minute
     model_path = await check_packages_and_model(draft, report) if is_engine_ours else None
-    port = None if draft.port else await asyncio.to_thread(free_port, draft.host, draft.profile.name)
+    port = draft.port or await asyncio.to_thread(free_port, draft.host, draft.profile.name)
     return plan.make(draft.profile, list(draft.extra_arguments), model_path, port)
 
 

@@ -40,6 +40,14 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def boot_id() -> str:
+    """Names this boot of the machine: pids and clocks of another one mean nothing. Empty where it cannot be read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 def user_id(pid: int) -> int | None:
     try:
         return os.stat(f"/proc/{pid}").st_uid
@@ -51,6 +59,11 @@ def is_alive(pid: int) -> bool:
     """False for zombies: what has ended but has not been reaped holds nothing any more."""
     fields = _stat_fields(pid)
     return bool(fields) and fields[0] not in ("Z", "X")
+
+
+def is_stopped(pid: int) -> bool:
+    """Stopped by a signal (SIGSTOP) or held by a debugger: it will not go on by itself."""
+    return _stat_fields(pid)[:1] in (["T"], ["t"])
 
 
 def is_same_process(pid: int, ticks: int) -> bool:

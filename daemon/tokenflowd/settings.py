@@ -44,6 +44,9 @@ class Settings(BaseSettings):
     default_profile: str = "demo-cpu"
     """What `start` takes when no profile is named."""
     on_daemon_stop: OnDaemonStop = OnDaemonStop.STOP
+    """As a service: keep."""
+    autostart: bool = False
+    """When the daemon comes up: start what was started and not stopped, where it does not run. As a service: true."""
     start_limit_s: float = Field(default=600.0, gt=0)
     """An engine that is not ready after this is ended."""
     busy_after_s: float = Field(default=2.0, gt=0)
@@ -54,6 +57,15 @@ class Settings(BaseSettings):
     """No word from the scheduler for this long raises an alarm."""
     drain_s: float = Field(default=0.0, ge=0, le=86_400)
     """How long a stop lets open streams finish when it does not say."""
+    restart_limit_count: int = Field(default=0, ge=0, le=1000)
+    """An engine that fails after it has served is started again so often within `restart_window_s`; 0: never.
+    As a service: 5."""
+    restart_window_s: float = Field(default=600.0, gt=0)
+    """See `restart_limit_count`."""
+    restart_backoff_s: float = Field(default=1.0, ge=0)
+    """Before the first restart; doubled from one to the next, 60 s at most."""
+    engine_log_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
+    """The engine's log is turned over when it is larger."""
     stop_grace_s: float = Field(default=10.0, gt=0, le=600)
     """Between the request to end and the kill."""
     farewell_s: float = Field(default=2.0, ge=0)
@@ -90,15 +102,30 @@ class Settings(BaseSettings):
         )
 
 
-def load(**overrides: Any) -> Settings:
-    """Raises ConfigurationError with every fault of the files and of the environment."""
+_AS_SERVICE: dict[str, Any] = {
+    "on_daemon_stop": OnDaemonStop.KEEP,
+    "autostart": True,
+    "restart_limit_count": 5,
+}
+NEEDS_DAEMON_RESTART = frozenset({"socket_group", "operator_group", "admin_group", "metrics_listen", "effect_window_s"})
+"""What a reload cannot change."""
+
+
+def load(*, as_service: bool = False, **overrides: Any) -> Settings:
+    """Raises ConfigurationError with every fault of the files and of the environment.
+
+    `as_service`: a few defaults are those of a daemon that nobody sits in front of.
+    """
     for path in locations.settings_files():
         if path.is_file():
             read_table(path, _HINT)  # a file that is no TOML is told with its name and line
     try:
         settings = Settings(**overrides)
         from_environment = TunableOverrides.model_validate(_tunables_of_environment())
-        return settings.model_copy(update={"tunables": from_environment.over(settings.tunables)})
+        update: dict[str, Any] = {"tunables": from_environment.over(settings.tunables)}
+        if as_service:
+            update |= {key: value for key, value in _AS_SERVICE.items() if key not in settings.model_fields_set}
+        return settings.model_copy(update=update)
     except SettingsError as error:
         raise ConfigurationError(f"{_sources()}: {error}", hint=_HINT) from error
     except ValidationError as error:

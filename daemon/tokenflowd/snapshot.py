@@ -15,7 +15,6 @@ from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
     Alarm,
-    AlarmKind,
     Capacity,
     DaemonInfo,
     EngineInfo,
@@ -30,7 +29,7 @@ from tokenflow.wire import (
     Transfers,
     VersionDocument,
 )
-from tokenflowd import failure, observation, tunable_rows
+from tokenflowd import alarms, observation, tunable_rows
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.gpus.watch import GpuWatch
 from tokenflowd.lifecycle import EngineLifecycle
@@ -38,8 +37,6 @@ from tokenflowd.observation import Limits
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.queries import RequestQuery
 from tokenflowd.supervisor import Supervisor
-
-_STEPPING = (EngineState.SERVING, EngineState.BUSY, EngineState.WEDGED, EngineState.DRAINING)
 
 
 class Scraped(Protocol):
@@ -70,6 +67,10 @@ class Snapshots:
         self._on_demand = on_demand
         self._started_s = time.monotonic()
 
+    def apply(self, limits: Limits) -> None:
+        """New settings."""
+        self._limits = limits
+
     @property
     def _lifecycle(self) -> EngineLifecycle:
         return self._supervisor.lifecycle
@@ -78,6 +79,10 @@ class Snapshots:
         phase, engine = self._lifecycle.phase, self._lifecycle.engine
         if phase is not EngineState.SERVING or engine is None:
             return phase
+        if self._wedge(engine, now_s) is not None:
+            return EngineState.WEDGED
+        if engine.telemetry is None and engine.has_plugin and engine.serving_since_s is not None:
+            return observation.judge_silence(now_s - engine.serving_since_s, self._limits)
         return observation.judge(engine.telemetry, engine.work_since_s, now_s, self._limits)
 
     def status(self) -> StatusDocument:
@@ -154,6 +159,7 @@ class Snapshots:
             info.progress, info.progress_ratio = operation.progress, operation.progress_ratio
         if engine is None:
             return info
+        info.adopted = engine.is_adopted
         info.pid, info.uptime_s = engine.pid, round(now_s - engine.started_s, 3)
         info.version = _engine_version(engine)
         info.plugin, info.plugin_detail = _plugin_info(engine)
@@ -164,60 +170,47 @@ class Snapshots:
         return info
 
     def _alarms(self, info: EngineInfo, telemetry: Telemetry | None, now_s: float) -> list[Alarm]:
-        alarms = []
-        log_hint = "tfctl logs -n 50"
-        if info.state is EngineState.FAILED:
-            hint = failure.hint(str(self._paths.engine_log))
-            alarms.append(Alarm(kind=AlarmKind.ENGINE_FAILED, message=info.reason or "the engine failed", hint=hint))
-        if info.state is EngineState.WEDGED:
-            message = f"work is present and no step has completed for {self._limits.wedged_after_s:g} s"
-            alarms.append(Alarm(kind=AlarmKind.ENGINE_WEDGED, message=message, hint=f"{log_hint}; then: tfctl restart"))
-        if self._metrics.problem is not None:
-            alarms.append(_metrics_alarm(self._metrics.problem))
-        if info.state not in _STEPPING:
-            return alarms
-        silence_s = self._silence_s(telemetry, now_s)
-        if info.plugin is PluginState.ACTIVE and silence_s > self._limits.telemetry_stale_after_s:
-            message = f"the scheduler has not been heard from for {silence_s:.0f} s"
-            alarms.append(Alarm(kind=AlarmKind.TELEMETRY_STALE, message=message, hint=log_hint))
-        if info.plugin is not PluginState.ACTIVE:
-            alarms.append(_plugin_alarm(info, log_hint))
-        if self._is_enforce_blocked(telemetry):
-            assert telemetry is not None
-            message = f"mode enforce was asked for and is not possible with {', '.join(telemetry.blocked_by)}"
-            hint = "start it without that option: tfctl restart; what the policy would do: tfctl ps"
-            alarms.append(Alarm(kind=AlarmKind.ENFORCE_BLOCKED, message=message, hint=hint))
-        return alarms
+        engine = self._lifecycle.engine
+        return alarms.alarms_of(
+            alarms.Facts(
+                info=info,
+                limits=self._limits,
+                log_path=str(self._paths.engine_log),
+                telemetry=telemetry,
+                trends=engine.trends if engine else None,
+                silence_s=self._silence_s(telemetry, now_s),
+                wants_enforce=self._wants_enforce(),
+                wedge=self._wedge(engine, now_s) if engine else None,
+                metrics_problem=self._metrics.problem,
+                restart_count=self._supervisor.restart_count,
+                had_plugin=engine is not None and engine.has_plugin,
+            )
+        )
 
-    def _is_enforce_blocked(self, telemetry: Telemetry | None) -> bool:
+    def _wants_enforce(self) -> bool:
         """The profile, or the host, wants the engine to enforce from its start."""
         plan = self._lifecycle.plan
-        if plan is None or telemetry is None or not telemetry.blocked_by or telemetry.mode is Mode.ENFORCE:
+        if plan is None:
             return False
         wanted = self._lifecycle.levels.untuned(plan.profile) | self._lifecycle.levels.persisted()
         return bool(wanted["mode"] == Mode.ENFORCE)
+
+    def _wedge(self, engine: EngineProcess, now_s: float) -> str | None:
+        """Why an engine that serves is stuck, where something else than its step counter says so."""
+        stopped = engine.stopped()
+        if stopped:
+            pid, role = next(iter(stopped.items()))
+            return f"the engine's {role.value} process {pid} is stopped by a signal: kill -CONT {pid}"
+        heard_s = engine.frontend_heard_s
+        if heard_s is not None and now_s - heard_s > self._limits.wedged_after_s:
+            return f"the engine's HTTP process has not answered for {now_s - heard_s:.0f} s"
+        return None
 
     def _silence_s(self, telemetry: Telemetry | None, now_s: float) -> float:
         engine = self._lifecycle.engine
         heard_s = telemetry.sent_s if telemetry else None
         expected_s = engine.serving_since_s if engine else None
         return now_s - max((stamp for stamp in (heard_s, expected_s) if stamp is not None), default=now_s)
-
-
-def _plugin_alarm(info: EngineInfo, log_hint: str) -> Alarm:
-    detail = f": {info.plugin_detail}" if info.plugin_detail else ""
-    if info.plugin is PluginState.DISABLED:
-        message = f"after too many faults the plugin has turned itself off (the last one: {info.plugin_detail})"
-        hint = "see them: tfctl events --kind fault; then: tfctl restart"
-    else:
-        message, hint = f"the plugin is {info.plugin.value}{detail}", log_hint
-    kind = AlarmKind(f"plugin_{info.plugin.value}")
-    return Alarm(kind=kind, message=f"{message}; requests are served without it", hint=hint)
-
-
-def _metrics_alarm(problem: str) -> Alarm:
-    hint = "see who has the port: ss -tlnp; or set another metrics_listen, then: tfctl stop --daemon; tfctl start"
-    return Alarm(kind=AlarmKind.METRICS_UNAVAILABLE, message=problem, hint=hint)
 
 
 def _quality(telemetry: Telemetry | None) -> Quality:

@@ -1,15 +1,18 @@
 """Takes the operators' wishes about the engine: one operation at a time, and a stop may interrupt a start."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from tokenflow.errors import ConflictError, OperationError, TokenFlowError
 from tokenflow.events import EventKind, Term
+from tokenflow.link import Ping
 from tokenflow.wire import EngineState
-from tokenflowd import plan
+from tokenflowd import plan, wish
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.event_book import EventBook
@@ -17,9 +20,15 @@ from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.operations import Operation, OperationKind, Operations
 from tokenflowd.plan import EnginePlan
 from tokenflowd.profiles import store
+from tokenflowd.record import EngineRecord
+from tokenflowd.restarts import RestartBook, RestartLimits
 from tokenflowd.settings import Settings
 
 log = structlog.get_logger()
+_ADOPTION_LIMIT_S = 1.5
+_BACKOFF_MOST_S = 60.0
+AUTOSTARTED_BY = "the daemon's autostart"
+RESTARTED_BY = "the daemon's restart of a failed engine"
 _DOING = {
     OperationKind.START: "being started",
     OperationKind.STOP: "being stopped",
@@ -31,7 +40,12 @@ class Supervisor:
     """`start`, `stop` and `restart` return at once; the work is done in a task that ends the operation."""
 
     def __init__(
-        self, settings: Settings, lifecycle: EngineLifecycle, operations: Operations, events: EventBook
+        self,
+        settings: Settings,
+        lifecycle: EngineLifecycle,
+        operations: Operations,
+        events: EventBook,
+        wish_path: Path,
     ) -> None:
         self.lifecycle = lifecycle
         self._events = events
@@ -43,6 +57,15 @@ class Supervisor:
         self._drain: Drain | None = None
         self._wanted: EnginePlan | None = None  # by the latest start
         self._is_stop_wanted = False
+        self._wish_path = wish_path
+        self._restarts = RestartBook(_restart_limits(settings))
+        self._revival: asyncio.Task[None] | None = None
+        lifecycle.on_failure = self._on_failure
+
+    @property
+    def restart_count(self) -> int:
+        """How often a failed engine was started again lately, without anybody asking."""
+        return self._restarts.count(time.monotonic())
 
     @property
     def running_operation(self) -> Operation | None:
@@ -57,18 +80,22 @@ class Supervisor:
             if running.kind is OperationKind.START and is_same:
                 return running
             raise _busy_error(running)
+        self.forget_revival()
         if self.lifecycle.phase is EngineState.SERVING:
             return self._already_serving(name, extra_arguments, who)
         draft = self._wanted = self._draft(name, extra_arguments)
+        self._keep_wish(draft)
+        return self._begin(OperationKind.START, who, self._starter(draft))
 
-        async def work(operation: Operation) -> None:
-            await self._start(operation, draft)
+    def stop(self, drain_s: float | None, who: str | None, *, is_wish_kept: bool = False) -> Operation:
+        """Never refused. A second stop joins the first one, and cuts its draining short where it asks for less.
 
-        return self._begin(OperationKind.START, who, work)
-
-    def stop(self, drain_s: float | None, who: str | None) -> Operation:
-        """Never refused. A second stop joins the first one, and cuts its draining short where it asks for less."""
+        `is_wish_kept`: the next daemon's autostart starts the engine again.
+        """
         drain_s = self._settings.drain_s if drain_s is None else drain_s
+        self.forget_revival()
+        if not is_wish_kept:
+            wish.forget(self._wish_path)
         running = self.running_operation
         if running is not None and running.kind is OperationKind.STOP:
             if self._drain is not None:
@@ -93,19 +120,100 @@ class Supervisor:
         """Without a profile, the one that ran, with the arguments that it ran with. The new one is checked first."""
         if (running := self.running_operation) is not None:
             raise _busy_error(running)
+        self.forget_revival()
         last = self.lifecycle.plan
         if profile_name is None and last is not None:
             profile_name = last.profile.name
             extra_arguments = extra_arguments or list(last.extra_arguments)
         name = self._settings.default_profile if profile_name is None else profile_name
         draft = self._draft(name, extra_arguments)
+        self._keep_wish(draft)
         drain = Drain(self._settings.drain_s if drain_s is None else drain_s)
         return self._begin(OperationKind.RESTART, who, lambda operation: self._restart(operation, draft, drain))
+
+    async def adopt(self, entry: EngineRecord, plan_: EnginePlan) -> None:
+        """Takes an engine over, and goes on with the start or the stop that its daemon was in the middle of.
+
+        Returns once the engine has been heard, or a moment later.
+        """
+        engine = self.lifecycle.adopt(entry, plan_)
+        if entry.phase is EngineState.STARTING:
+            self._wanted = plan_
+
+            async def go_on(operation: Operation) -> None:
+                await self._start(operation, lambda: self.lifecycle.go_on_starting(engine, operation.report))
+
+            self._begin(OperationKind.START, None, go_on)
+            return
+        await asyncio.gather(engine.wait_heard(_ADOPTION_LIMIT_S), engine.ask_frontend(Ping(), _ADOPTION_LIMIT_S))
+        if entry.phase is EngineState.DRAINING:
+            remaining_s = 0.0 if entry.drain_until_s is None else entry.drain_until_s - time.monotonic()
+            self.stop(max(0.0, remaining_s), None)
+
+    def autostart(self) -> None:
+        """Starts what somebody has started and nobody has stopped. What has become impossible is told in the log."""
+        wanted = wish.read(self._wish_path)
+        if wanted is None:
+            return
+        try:
+            self.start(wanted.profile, wanted.engine_args, AUTOSTARTED_BY)
+        except TokenFlowError as error:
+            log.warning("autostart_failed", profile=wanted.profile, code=error.code, message=error.message)
+
+    def _keep_wish(self, draft: EnginePlan) -> None:
+        if not self._settings.autostart:
+            return
+        try:
+            wanted = wish.Wish(profile=draft.profile.name, engine_args=list(draft.extra_arguments))
+            wish.write(self._wish_path, wanted)
+        except OSError as error:  # a full disk: only the next autostart would miss it
+            log.warning("wish_unwritable", path=str(self._wish_path), problem=error.strerror)
+
+    def apply(self, settings: Settings) -> None:
+        """Takes over new settings: they hold for what is begun from now on."""
+        self._settings = settings
+        self.lifecycle.apply(settings)
+        self._restarts.limits = _restart_limits(settings)
 
     async def wait_idle(self) -> None:
         """Returns when no operation runs any more."""
         while self._job is not None and not self._job.done():
             await asyncio.wait([self._job])
+
+    def _on_failure(self) -> None:
+        if self._restarts.limits.count and self.lifecycle.plan is not None and self.running_operation is None:
+            self._revival = asyncio.create_task(self._revive(self.lifecycle.plan))
+
+    def forget_revival(self) -> None:
+        """Somebody has asked for something else."""
+        if self._revival is not None:
+            self._revival.cancel()
+            self._revival = None
+
+    async def _revive(self, failed: EnginePlan) -> None:
+        """Starts it again as it ran, on the same port, until it serves or the limit is reached."""
+        limits, reason = self._restarts.limits, self.lifecycle.reason or "the engine failed"
+        while (wait_s := self._restarts.wait_s(time.monotonic())) is not None:
+            number = self.restart_count + 1
+            told = f"{reason}; it is started again in {wait_s:g} s ({number} of {limits.count})"
+            self.lifecycle.set_phase(EngineState.FAILED, told)
+            await asyncio.sleep(wait_s)
+            self._restarts.begin(time.monotonic())
+            draft = self._wanted = plan.make(failed.profile, list(failed.extra_arguments), port=failed.port)
+            operation = self._begin(OperationKind.START, RESTARTED_BY, self._starter(draft))
+            await self.wait_idle()
+            if operation.error is None:
+                return
+            reason = operation.error.message
+        self.lifecycle.set_phase(
+            EngineState.FAILED, f"{reason}; given up after {limits.count} restarts in {limits.window_s:g} s"
+        )
+
+    def _starter(self, draft: EnginePlan) -> Callable[[Operation], Coroutine[Any, Any, None]]:
+        async def work(operation: Operation) -> None:
+            await self._start(operation, lambda: self.lifecycle.start(draft, operation.report))
+
+        return work
 
     def _draft(self, name: str, extra_arguments: list[str]) -> EnginePlan:
         profile = store.load(name)
@@ -132,7 +240,7 @@ class Supervisor:
         self, kind: OperationKind, who: str | None, work: Callable[[Operation], Coroutine[Any, Any, None]]
     ) -> Operation:
         operation = self._operations.begin(kind, who)
-        log.info("operation", id=operation.id, kind=kind.value, by=who)
+        log.info("operation", op=operation.id, kind=kind.value, by=who)
         self._operation = operation
         self._job = asyncio.create_task(self._carry_out(operation, work, self._job))
         return operation
@@ -145,19 +253,20 @@ class Supervisor:
     ) -> None:
         if before is not None and not before.done():
             await asyncio.wait([before])
+        structlog.contextvars.bind_contextvars(op=operation.id)  # of this task: all that it logs carries it
         try:
             await work(operation)
         except TokenFlowError as error:
-            log.warning("operation_failed", id=operation.id, code=error.code, message=error.message)
+            log.warning("operation_failed", code=error.code, message=error.message)
             operation.fail(error)
         except Exception as error:
-            log.exception("operation_failed", id=operation.id)
+            log.exception("operation_failed")
             operation.fail(OperationError(f"{type(error).__name__}: {error}", hint="tfctl status"))
 
-    async def _start(self, operation: Operation, draft: EnginePlan) -> None:
+    async def _start(self, operation: Operation, start: Callable[[], Coroutine[Any, Any, EngineProcess]]) -> None:
         if self._is_stop_wanted:
             raise _stopped_error(operation)
-        self._starting = asyncio.create_task(self.lifecycle.start(draft, operation.report))
+        self._starting = asyncio.create_task(start())
         try:
             engine = await self._starting
         except asyncio.CancelledError:
@@ -180,7 +289,7 @@ class Supervisor:
     async def _restart(self, operation: Operation, draft: EnginePlan, drain: Drain) -> None:
         await self.lifecycle.check(draft, operation.report)
         await self._end_engine(operation, drain)
-        await self._start(operation, draft)
+        await self._start(operation, lambda: self.lifecycle.start(draft, operation.report))
 
     async def _end_engine(self, operation: Operation, drain: Drain) -> None:
         engine = self.lifecycle.engine
@@ -192,6 +301,12 @@ class Supervisor:
         if engine is not None:
             terms: dict[str, Term] = {"profile": engine.plan.profile.name, "pid": engine.pid}
             self._events.note(EventKind.ENGINE_STOPPED, who=operation.started_by, terms=terms)
+
+
+def _restart_limits(settings: Settings) -> RestartLimits:
+    return RestartLimits(
+        settings.restart_limit_count, settings.restart_window_s, settings.restart_backoff_s, _BACKOFF_MOST_S
+    )
 
 
 def _busy_error(running: Operation) -> ConflictError:

@@ -27,6 +27,7 @@ class EventKind(StrEnum):
     FAULT = "fault"
     DISABLED = "disabled"  # the plugin has turned itself off
     ENGINE_STARTED = "engine_started"
+    ENGINE_ADOPTED = "engine_adopted"  # by a daemon that another one has left it to
     ENGINE_FAILED = "engine_failed"
     ENGINE_STOPPED = "engine_stopped"
     LOST = "lost"  # events that nobody will see: the reader, or the daemon, was too slow

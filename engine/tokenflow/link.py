@@ -7,6 +7,10 @@ ZeroMQ over UNIX sockets in one private folder (0700), named by `TOKENFLOW_LINK`
 * `frontend.sock`   ROUTER bound by the HTTP process; answers `Command`s.
 * `delivery.sock`   PULL bound by the scheduler of rank 0; the HTTP process pushes `DeliveryBatch`es.
 
+Whoever reads takes what it knows: unknown fields are ignored and missing ones have their defaults, so that daemon and
+plugin of different versions get on. `LINK_VERSION` counts what was added, and `missing_in` says what an
+older plugin lacks.
+
 Bodies are MessagePack. Stamps are seconds of CLOCK_MONOTONIC, which all processes of one host share.
 """
 
@@ -20,7 +24,8 @@ from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
 from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
 
-LINK_VERSION = 1
+LINK_VERSION = 2
+_ADDED = {2: "the fill of the host pool and its alarm; tfctl abort; tfctl explain of a live request"}
 LINK_ENV = "TOKENFLOW_LINK"
 
 TELEMETRY_SOCKET = "telemetry.sock"
@@ -66,6 +71,17 @@ class StreamState(msgspec.Struct, array_like=True):
         return None if first_s is None else max(0.0, first_s - self.arrival_s)
 
 
+class KvPools(msgspec.Struct, array_like=True):
+    """Tokens in the device and host pools of KV. `host_only_tokens`: copies that may be evicted, a lower bound."""
+
+    device_total_tokens: int
+    device_unused_tokens: int
+    device_cached_tokens: int
+    host_total_tokens: int
+    host_unused_tokens: int
+    host_only_tokens: int
+
+
 class Telemetry(msgspec.Struct, kw_only=True):
     """The scheduler's state, about ten times a second while it works and at least once a second when idle."""
 
@@ -95,6 +111,7 @@ class Telemetry(msgspec.Struct, kw_only=True):
     disconnect_counts: dict[str, int] = {}  # clients that left early, by phase: `first_token` or `stream`
     counters: Counters | None = None  # None: an older plugin, which counts less
     events: list[Event] = []  # since the last message, at most `MAX_EVENTS`; the rest comes with the next ones
+    kv_pools: KvPools | None = None  # link version 2
 
 
 class Delivery(msgspec.Struct, array_like=True):
@@ -247,6 +264,11 @@ class Reply(msgspec.Struct, kw_only=True):
     error_message: str | None = None
     error_hint: str | None = None
     error_field: str | None = None
+
+
+def missing_in(version: int) -> list[str]:
+    """What a plugin of that link version lacks, in words; empty for the current and for a newer one."""
+    return [text for since, text in sorted(_ADDED.items()) if since > version]
 
 
 def encode(message: msgspec.Struct) -> bytes:

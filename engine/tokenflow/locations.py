@@ -43,6 +43,8 @@ def engine_record(socket: Path) -> Path:
 
     Another socket than the user's own has files of its own, so that two daemons never mix.
     """
+    if socket == system_socket():
+        return _SYSTEM_STATE / "engine.json"
     mark = "" if socket == user_socket() else _mark(socket)
     return user_state_folder() / f"engine{mark}.json"
 
@@ -75,9 +77,14 @@ def cache_folder() -> Path:
     return _xdg("XDG_CACHE_HOME", ".cache") / "tokenflow"
 
 
+def system_socket() -> Path:
+    """Where the host's service listens."""
+    return _SYSTEM_RUNTIME / "control.sock"
+
+
 def socket_candidates() -> list[Path]:
     """Where a client looks for the control socket, in order; the first that answers is taken."""
-    return [_SYSTEM_RUNTIME / "control.sock", user_runtime_folder() / "control.sock"]
+    return [system_socket(), user_runtime_folder() / "control.sock"]
 
 
 def user_socket() -> Path:

@@ -50,12 +50,19 @@ class AlarmKind(StrEnum):
     """What an operator should look at. Each has its page in docs/runbook.md and its rule for Prometheus."""
 
     ENGINE_FAILED = "engine_failed"
+    ENGINE_RESTARTED = "engine_restarted"  # it failed, and the daemon has started it again
     ENGINE_WEDGED = "engine_wedged"
     TELEMETRY_STALE = "telemetry_stale"
     PLUGIN_ABSENT = "plugin_absent"
     PLUGIN_INCOMPATIBLE = "plugin_incompatible"
     PLUGIN_DISABLED = "plugin_disabled"
+    PLUGIN_OTHER_VERSION = "plugin_other_version"  # daemon and plugin are of different link versions
     ENFORCE_BLOCKED = "enforce_blocked"
+    RANK_SKEW = "rank_skew"
+    THRASH = "thrash"  # a stream is moved again and again and makes next to nothing
+    ZOMBIES = "zombies"  # tokens are made for clients that have left
+    STARVATION = "starvation"  # a request has waited for more than twice the starvation bound
+    HOST_POOL_FULL = "host_pool_full"
     METRICS_UNAVAILABLE = "metrics_unavailable"
 
 
@@ -173,10 +180,14 @@ class EngineInfo(msgspec.Struct, kw_only=True):
 
 
 class LeftoverEngine(msgspec.Struct, kw_only=True):
-    """An engine whose daemon was killed. `pid`: its main process, or what is left where that has ended."""
+    """An engine whose daemon has ended. `pid`: its main process, or what is left where that has ended.
+
+    `state`: the last that its daemon knew; `failed` where the main process is gone.
+    """
 
     pid: int
     profile: str
+    state: EngineState = EngineState.FAILED
 
 
 class PolicyInfo(msgspec.Struct, kw_only=True):

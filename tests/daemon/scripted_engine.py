@@ -4,11 +4,14 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
 
     serve               ready at once, telemetry until it is told to end
     slow                never ready
+    late=N              ready after N seconds
     exit=N              writes an error and exits with code N while starting
     no-plugin           serves /v1/models and writes SGLang's line, but no link
     incompatible        as no-plugin, with a frontend that says that nothing is hooked
     deaf                serves and ignores SIGTERM and SIGINT
     wedged              serves, has work, and its last step was long ago
+    dumb=N              serves; its HTTP process answers nothing any more after N seconds
+    old-link            serves with a plugin of the first version of the link
     silent              serves and sends telemetry once
     whole               serves, has a detokenizer, maps a file in /dev/shm, leaves files and a socket in its temp folder
     streams=N           serves with N open streams, which end when they are cut
@@ -63,6 +66,15 @@ class Behaviour:
         self.number = int(value or 0)
         self.open_stream_count = self.number if self.name == "streams" else 0
         self.is_admission_open = True
+        self._started_s = time.monotonic()
+
+    def is_ready(self) -> bool:
+        if self.name == "late":
+            return time.monotonic() - self._started_s > self.number
+        return self.name != "slow"
+
+    def is_dumb(self) -> bool:
+        return self.name == "dumb" and time.monotonic() - self._started_s > self.number
 
 
 def bound(kind: int, name: str) -> zmq.Socket:
@@ -80,6 +92,8 @@ def answer_frontend(behaviour: Behaviour) -> None:
     socket = bound(zmq.ROUTER, link.FRONTEND_SOCKET)
     while True:
         *envelope, body = socket.recv_multipart()
+        if behaviour.is_dumb():
+            continue
         match link.decode_command(body):
             case link.CutStreams():
                 say("streams cut")
@@ -89,7 +103,7 @@ def answer_frontend(behaviour: Behaviour) -> None:
                 behaviour.is_admission_open = reopen
             case link.AbortStream(rid=rid):
                 say(f"abort {rid}")
-        answer = reply(is_ready=behaviour.name != "slow", open_stream_count=behaviour.open_stream_count)
+        answer = reply(is_ready=behaviour.is_ready(), open_stream_count=behaviour.open_stream_count)
         if behaviour.name == "incompatible":
             answer.plugin, answer.plugin_detail, answer.is_ready = PluginState.INCOMPATIBLE, "another version", None
         socket.send_multipart([*envelope, link.encode(answer)])
@@ -187,6 +201,7 @@ def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telem
         policy.event_count += 1
         events *= 2
     return link.Telemetry(
+        link_version=1 if behaviour.name == "old-link" else link.LINK_VERSION,
         plugin_version="1",
         engine_version="0.5.23",
         pid=os.getpid(),

@@ -1,10 +1,16 @@
 """What an operator sees when something is killed, and that one command brings it back."""
 
+import asyncio
 import os
 import signal
+import threading
 import time
 
 import psutil
+
+from tokenflow.loadgen.endpoint import Endpoint
+from tokenflow.loadgen.plan import StreamPlan
+from tokenflow.loadgen.run import LoadRun
 
 
 def pid_of(rig, title: str) -> int:
@@ -51,28 +57,51 @@ def test_a_killed_scheduler_is_told_within_five_seconds_and_start_recovers(own_e
     own_engine.assert_nothing_left()
 
 
-def test_after_a_killed_daemon_start_recovers_and_the_old_engine_is_gone(own_engine):
+def test_a_stream_goes_on_through_the_death_of_the_daemon_and_the_next_takes_the_engine_over(own_engine):
     own_engine.start()
     document = own_engine.status()
-    old_engine = psutil.Process(document["engine"]["pid"])
-    os.kill(document["daemon"]["pid"], signal.SIGKILL)
+    engine_pid = document["engine"]["pid"]
+    plan = StreamPlan(index=0, arrival_s=0.0, prompt="Count to a thousand.", rate_tok_s=50.0, max_tokens=250)
+    endpoint = Endpoint(url=own_engine.url, model=own_engine.model, extra_body={"ignore_eos": True})
+    run = LoadRun(endpoint, [plan])
+    thread = threading.Thread(target=lambda: asyncio.run(run.execute()))
+    thread.start()
+    try:
+        while run.recorders[0].token_count == 0 and thread.is_alive():
+            thread.join(0.05)
+        assert own_engine.tfctl("tune", "safety_factor=2.5").returncode == 0
+        os.kill(document["daemon"]["pid"], signal.SIGKILL)
+        psutil.Process(document["daemon"]["pid"]).wait(10.0)
+        without_daemon = own_engine.tfctl("status")
+        assert without_daemon.returncode == 3
+        assert f"runs on without it, pid {engine_pid}: tfctl start" in without_daemon.stdout
+        told = own_engine.status()
+        assert (told["daemon"], told["engine"]["pid"], told["engine"]["state"]) == (None, engine_pid, "serving")
 
-    stopped = own_engine.tfctl("status")
-    assert stopped.returncode == 3
-    assert "Traceback" not in stopped.stderr
+        again = own_engine.tfctl("start")
+        assert again.returncode == 0, again.stderr
+        assert "already serving" in again.stdout
+        engine = own_engine.status()["engine"]
+        assert (engine["state"], engine["pid"], engine["adopted"]) == ("serving", engine_pid, True)
+        [row] = [row for row in own_engine.json("tune")["tunables"] if row["key"] == "safety_factor"]
+        assert (row["value"], row["origin"]) == (2.5, "tuned")
+        rid = run.recorders[0].rid
+        generated = own_engine.row_when(rid, lambda row: row["state"] == "running")["generated_tokens"]
+        own_engine.row_when(rid, lambda row: row["generated_tokens"] > generated)  # telemetry goes on
+        assert own_engine.tfctl("mode", "observe").returncode == 0  # and so do commands
+    finally:
+        thread.join(240)
+    [stream] = run.result().streams
+    assert (stream.error, stream.is_complete, stream.token_count) == (None, True, 250)
+    own_engine.stop()
+    own_engine.assert_nothing_left()
 
+
+def test_the_engine_of_a_killed_daemon_can_be_stopped_without_one(own_engine):
     own_engine.start()
-    assert not old_engine.is_running()
     document = own_engine.status()
-    assert document["engine"]["state"] == "serving"
-
     os.kill(document["daemon"]["pid"], signal.SIGKILL)
     psutil.Process(document["daemon"]["pid"]).wait(10.0)
-    without_daemon = own_engine.tfctl("status")
-    assert without_daemon.returncode == 3
-    assert f"is still running, pid {document['engine']['pid']}: tfctl stop ends it" in without_daemon.stdout
-    told = own_engine.status()
-    assert (told["daemon"], told["engine"]["pid"]) == (None, document["engine"]["pid"])
     stopped = own_engine.tfctl("stop")
     assert stopped.returncode == 0
     assert f"(pid {document['engine']['pid']}, profile {document['engine']['profile']})" in stopped.stdout

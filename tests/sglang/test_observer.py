@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 from sglang_fakes import FakeGovernor, FakeReq, batch_of, scheduler_with
@@ -113,6 +114,17 @@ def test_what_is_not_a_command_is_answered_and_counted(bench):
     assert link.decode_reply(bench.turn_until(bench.commands)).error_code == "bad_command"
     assert bench.guard.fault_count == 1
     assert bench.command(link.Ping()).error_code is None
+
+
+def test_a_command_of_a_newer_daemon_is_refused_and_is_no_fault(bench):
+    bench.commands.send(msgspec.msgpack.encode({"type": "of_the_future", "n": 1}))
+    reply = link.decode_reply(bench.turn_until(bench.commands))
+    assert (reply.error_code, reply.error_hint) == ("unsupported", "at a quiet time: tfctl restart --drain 60")
+    assert bench.guard.fault_count == 0
+
+
+def test_telemetry_tells_how_full_the_pools_are(bench):
+    assert bench.next_telemetry().kv_pools == link.KvPools(1000, 900, 0, 2000, 1990, 0)
 
 
 def test_work_that_arrives_is_told_at_once(bench):

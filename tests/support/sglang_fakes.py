@@ -149,7 +149,7 @@ class FakeGovernor:
             capacity_tok_s=40.0,
             is_overloaded=False,
             latency=Latency,
-            kv=SimpleNamespace(transfers=Transfers),
+            kv=SimpleNamespace(transfers=Transfers, pools=lambda: (1000, 900, 0, 2000, 1990, 0)),
         )
 
     @property

@@ -12,7 +12,12 @@ from tfctl.commands import SUMMARIES
 
 FOLDER = Path(__file__).parent / "golden"
 PROFILE = ("list", "show", "validate", "create", "diff", "apply", "measure")
-GROUPED = ("engine install", "engine show", *(f"profile {command}" for command in PROFILE))
+GROUPED = (
+    "engine install",
+    "engine show",
+    *(f"profile {command}" for command in PROFILE),
+    *(f"service {command}" for command in ("install", "uninstall", "show")),
+)
 
 
 def check(name: str, text: str) -> None:

@@ -9,7 +9,7 @@ from tfctl import leftover
 from tfctl.schemas import schema_of
 from tokenflow import locations
 
-FOUND = 'print(\'{"pid":4711,"profile":"demo-cpu"}\')'
+FOUND = 'print(\'{"pid":4711,"profile":"demo-cpu","state":"serving"}\')'
 REFUSED = "import sys; print('tokenflowd: processes cannot be ended: 4711 (ps -fp 4711)', file=sys.stderr); sys.exit(1)"
 
 
@@ -36,7 +36,7 @@ def test_stop_ends_it_and_says_so(tfctl, answering, socket_path):
     asked = answering(FOUND)
     outcome = tfctl("stop")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == "the engine of a daemon that has died (pid 4711, profile demo-cpu) has been ended\n"
+    assert outcome.out == "the engine of a daemon that has ended (pid 4711, profile demo-cpu) has been ended\n"
     assert json.loads(tfctl("stop", "--json").out)["result"] == {"already": False, "leftover_pid": 4711}
     assert tfctl("stop", "-q").out == ""
     assert asked == [("end", str(socket_path))] * 3
@@ -46,13 +46,13 @@ def test_status_names_it(tfctl, answering):
     asked = answering(FOUND)
     outcome = tfctl("status")
     assert outcome.code == 3
-    assert "an engine of a daemon that has died is still running, pid 4711: tfctl stop ends it" in outcome.out
+    assert "its engine runs on without it, pid 4711: tfctl start watches it again, tfctl stop ends it" in outcome.out
     outcome = tfctl("status", "--json")
     document = json.loads(outcome.out)
     assert outcome.code == 3
     assert document["daemon"] is None
-    assert (document["engine"]["pid"], document["engine"]["state"]) == (4711, "failed")
-    assert "still running" in document["engine"]["reason"]
+    assert (document["engine"]["pid"], document["engine"]["state"]) == (4711, "serving")
+    assert "runs on" in document["engine"]["reason"]
     assert {action for action, _ in asked} == {"show"}
 
 

@@ -1,4 +1,4 @@
-"""The engine of a daemon that was killed. What it takes to find and end it is the daemon's knowledge: it is asked.
+"""The engine of a daemon that has ended. What it takes to find and end it is the daemon's knowledge: it is asked.
 
 No daemon runs then, so its program is run for this one question, and only where a record says that there may be one.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tfctl.daemon import daemon_log, explain_death
-from tokenflow.errors import OperationError, TimedOutError
-from tokenflow.locations import engine_record, user_socket
+from tokenflow.errors import OperationError, TimedOutError, TokenFlowError
+from tokenflow.locations import engine_record, system_socket, user_socket
 from tokenflow.wire import LeftoverEngine
 
 _LIMIT_S = 60.0
@@ -19,10 +19,14 @@ _LIMIT_S = 60.0
 
 def find_leftover(explicit: Path | None) -> LeftoverEngine | None:
     """None where there is none, and where the daemon's program cannot tell."""
-    try:
-        return _ask("show", explicit)
-    except (OperationError, TimedOutError):
-        return None
+    for socket in [explicit] if explicit is not None else [None, system_socket()]:
+        try:
+            found = _ask("show", socket)
+        except TokenFlowError:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def end_leftover(explicit: Path | None) -> LeftoverEngine | None:
@@ -34,9 +38,16 @@ def leftover_command(action: str, socket: Path) -> list[str]:
     return [sys.executable, "-m", "tokenflowd.main", "--leftover", action, "--socket", str(socket)]
 
 
+def _has_record(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return False  # the service's state is its group's to read
+
+
 def _ask(action: str, explicit: Path | None) -> LeftoverEngine | None:
     socket = user_socket() if explicit is None else explicit.expanduser().absolute()
-    if not engine_record(socket).exists():
+    if not _has_record(engine_record(socket)):
         return None
     command = leftover_command(action, socket)
     try:

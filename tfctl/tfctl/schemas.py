@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 import tfctl.documents
+import tfctl.host_documents
 import tokenflow.loadgen.bench_record
 import tokenflow.sim.document
 import tokenflow.tuning
@@ -49,6 +50,7 @@ def _children(kind: type[Document]) -> Iterator[type[Document]]:
         tokenflow.loadgen.bench_record.__name__,
         tokenflow.sim.document.__name__,
         tfctl.documents.__name__,
+        tfctl.host_documents.__name__,
     )
     for child in kind.__subclasses__():
         if child.__module__ in modules:

@@ -34,12 +34,19 @@ class Alert:
 _CRITICAL_KINDS = (AlarmKind.ENGINE_FAILED, AlarmKind.ENGINE_WEDGED)
 _SUMMARIES = {
     AlarmKind.ENGINE_FAILED: "The engine has ended by itself: no request is served.",
+    AlarmKind.ENGINE_RESTARTED: "The engine has failed and was started again.",
     AlarmKind.ENGINE_WEDGED: "The engine has work and makes no step.",
     AlarmKind.TELEMETRY_STALE: "The scheduler has not been heard from.",
     AlarmKind.PLUGIN_ABSENT: "The engine runs without the plugin: stock scheduling.",
     AlarmKind.PLUGIN_INCOMPATIBLE: "The plugin does not know this SGLang: stock scheduling.",
     AlarmKind.PLUGIN_DISABLED: "The plugin has turned itself off after too many faults: stock scheduling.",
+    AlarmKind.PLUGIN_OTHER_VERSION: "Daemon and plugin know different versions of the link between them.",
     AlarmKind.ENFORCE_BLOCKED: "Mode enforce was asked for, and an option of the engine rules it out.",
+    AlarmKind.RANK_SKEW: "The ranks came to differ: all streams were started over, and scheduling is stock.",
+    AlarmKind.THRASH: "A stream is moved again and again and makes next to nothing.",
+    AlarmKind.ZOMBIES: "Tokens are made for clients that have left.",
+    AlarmKind.STARVATION: "A request has waited for more than twice the starvation bound.",
+    AlarmKind.HOST_POOL_FULL: "The host pool of KV has no room for new copies.",
     AlarmKind.METRICS_UNAVAILABLE: "The address for Prometheus could not be had.",
 }
 SCRAPE_JOB = "tokenflow"

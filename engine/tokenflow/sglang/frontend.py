@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import zmq
 
 from tokenflow import link
@@ -165,12 +166,18 @@ class CommandThread(threading.Thread):
     def _reply_to(self, body: bytes) -> link.Reply:
         try:
             return self._answer(link.decode_command(body))
+        except msgspec.ValidationError as error:  # of a newer daemon: no fault of ours
+            return _refusal("unsupported", f"this plugin does not know that: {error}")
         except Exception as error:  # noqa: BLE001 - the sender learns of it
             self._guard.record("frontend command", error)
-            return link.Reply(
-                plugin_version=__version__,
-                pid=os.getpid(),
-                plugin=PluginState.ACTIVE,
-                error_code="bad_command",
-                error_message=str(error),
-            )
+            return _refusal("bad_command", str(error))
+
+
+def _refusal(code: str, message: str) -> link.Reply:
+    return link.Reply(
+        plugin_version=__version__,
+        pid=os.getpid(),
+        plugin=PluginState.ACTIVE,
+        error_code=code,
+        error_message=message,
+    )

@@ -128,6 +128,10 @@ class SchedulerObserver:
             try:
                 command = link.decode_command(body)
                 reply = self._answer(command)
+            except msgspec.ValidationError as error:  # of a newer daemon: no fault of ours
+                reply = self._reply()
+                reply.error_code, reply.error_message = "unsupported", f"this plugin does not know that: {error}"
+                reply.error_hint = "at a quiet time: tfctl restart --drain 60"
             except Exception as error:  # noqa: BLE001 - the sender learns of it; the loop goes on
                 self._guard.record("scheduler command", error)
                 reply = self._reply()
@@ -208,6 +212,7 @@ class SchedulerObserver:
             disconnect_counts=self.tracker.totals.disconnect_counts,
             counters=self.tracker.counters,
             events=self.governor.events.take(link.MAX_EVENTS),
+            kv_pools=link.KvPools(*self.governor.driver.kv.pools()),
         )
 
     def _note_faults(self) -> None:

@@ -25,4 +25,6 @@ SUMMARIES: dict[str, str] = {
     "simulate": "Try policies on a GPU that is not here.",
     "engine": "Install or show the engine's packages.",
     "profile": "List, check, make, compare, apply and measure profiles.",
+    "doctor": "Check the host, the installation, the daemon and the engine.",
+    "service": "Run TokenFlow as a service of this host (systemd).",
 }

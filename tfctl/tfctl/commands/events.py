@@ -30,8 +30,8 @@ def events(
     """Show what the policy and the operators did.
 
     With the reason, who asked for it, and the figures it was decided on. Kinds: preempted, resumed, released, held,
-    unheld, aborted, mode, tuned, overload_entered, overload_left, fault, disabled, engine_started, engine_failed,
-    engine_stopped, lost.
+    unheld, aborted, mode, tuned, overload_entered, overload_left, fault, disabled, engine_started, engine_adopted,
+    engine_failed, engine_stopped, lost.
     """
     session = Session(ctx)
     client = session.client()

@@ -71,17 +71,18 @@ def _start(
 
 
 def _clean_up(client: Client, spawned: daemon.SpawnedDaemon | None) -> None:
-    """Nothing served, and nobody else asked for this daemon: a failed start leaves nothing behind."""
-    if spawned is not None and not _is_starting(client):
+    """Nothing serves, and nobody else asked for this daemon: a failed start leaves nothing behind."""
+    if spawned is not None and not _has_engine(client):
         spawned.end()
 
 
-def _is_starting(client: Client) -> bool:
-    """A time limit that ran out ends our waiting, not the start."""
+def _has_engine(client: Client) -> bool:
+    """A time limit that ran out ends our waiting, not the start; and an engine that was taken over goes on."""
     try:
-        return client.get("/v1/status", StatusDocument).engine.state is EngineState.STARTING
+        state = client.get("/v1/status", StatusDocument).engine.state
     except TokenFlowError:
         return False
+    return state not in (EngineState.STOPPED, EngineState.FAILED)
 
 
 def _print_result(session: Session, client: Client, operation: OperationDocument, *, has_waited: bool) -> None:

@@ -83,8 +83,8 @@ def _show_no_daemon(session: Session) -> int:
     leftover = find_leftover(session.options.socket)
     engine = EngineInfo(state=EngineState.STOPPED)
     if leftover is not None:
-        reason = f"an engine of a daemon that has died is still running, pid {leftover.pid}"
-        engine = EngineInfo(state=EngineState.FAILED, reason=reason, pid=leftover.pid, profile=leftover.profile)
+        reason = f"its engine runs on without it, pid {leftover.pid}"
+        engine = EngineInfo(state=leftover.state, reason=reason, pid=leftover.pid, profile=leftover.profile)
     if session.as_json:
         write_json(
             StatusDocument(

@@ -86,4 +86,4 @@ def _print_without_daemon(session: Session, ended: LeftoverEngine | None) -> Non
     elif ended is None:
         write_line("nothing is running")
     else:
-        write_line(f"the engine of a daemon that has died (pid {ended.pid}, profile {ended.profile}) has been ended")
+        write_line(f"the engine of a daemon that has ended (pid {ended.pid}, profile {ended.profile}) has been ended")

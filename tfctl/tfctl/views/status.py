@@ -40,7 +40,7 @@ def render_no_daemon(look: Look, engine: EngineInfo) -> list[str]:
         glyph = formats.engine_glyph(engine.state, unicode=look.unicode)
         return [
             look.paint(f"{glyph} tokenflowd is not running", Role.BAD),
-            with_socket(f"  {engine.reason}: tfctl stop ends it, tfctl start replaces it", look.socket),
+            with_socket(f"  {engine.reason}: tfctl start watches it again, tfctl stop ends it", look.socket),
         ]
     glyph = formats.engine_glyph(EngineState.STOPPED, unicode=look.unicode)
     return [
