@@ -1,58 +1,19 @@
 """SGLang's own `bench_serving` and ours against the same server: the same keys, the same figures."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from bench_serving import bench_serving, skip_where_it_cannot_run
 from openai_stand_in import StandIn
 
-from tokenflow.setup.model import demo_model_folder
-
-MODEL = demo_model_folder()  # now: the tests of tfctl have a cache folder of their own
 TOKEN_S = 0.03
 TOKENS = 30
-# `datasets` is needed by data sets of pictures alone, and is no part of the engine's pinned packages.
-BENCH_SERVING = (
-    "import runpy, sys, types\n"
-    "from tokenflow.sglang import standins\n"
-    "standins.install()\n"
-    "sys.modules['datasets'] = types.SimpleNamespace(load_dataset=None)\n"
-    "runpy.run_module('sglang.bench_serving', run_name='__main__')\n"
-)
-
-
-def theirs(url: str, folder) -> dict:
-    conversations = [{"conversations": [{"content": f"Why, {n}?"}, {"content": "Because of that."}]} for n in range(4)]
-    (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in conversations))
-    options = {
-        "--backend": "sglang-oai-chat",
-        "--base-url": url,
-        "--model": "toy",
-        "--tokenizer": str(MODEL),
-        "--dataset-name": "custom",
-        "--dataset-path": str(folder / "prompts.jsonl"),
-        "--sharegpt-output-len": str(TOKENS),
-        "--num-prompts": "4",
-        "--warmup-requests": "1",
-        "--ready-check-timeout-sec": "0",
-        "--output-file": str(folder / "theirs.jsonl"),
-        "--goodput": "ttft:60000",
-    }
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}  # the tokenizer is a folder here
-    command = [sys.executable, "-c", BENCH_SERVING, *(word for pair in options.items() for word in pair)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads((folder / "theirs.jsonl").read_text())
 
 
 def test_both_say_the_same(tmp_path, tfctl):
-    if importlib.util.find_spec("sglang") is None or not (MODEL / "config.json").exists():
-        pytest.skip("needs SGLang and the demo model's tokenizer: tfctl engine install --cpu; make model")
+    skip_where_it_cannot_run()
     with StandIn(token_s=TOKEN_S) as server:
-        other = theirs(server.url, tmp_path)
+        other = bench_serving(server.url, tmp_path, [f"Why, {n}?" for n in range(4)], TOKENS, model="toy")
         limits = ("--goodput", "ttft:60000")
         mine = tfctl("bench", "--url", server.url, "-n", "4", "--output-tokens", f"fixed:{TOKENS}", "--json", *limits)
     assert mine.code == 0
