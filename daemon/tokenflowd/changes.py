@@ -9,9 +9,11 @@ class Changes:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self.is_closed = False
+        self.count = 0  # of changes so far
 
     def notify(self) -> None:
         """Wakes everybody who waits now."""
+        self.count += 1
         event, self._event = self._event, asyncio.Event()
         event.set()
 

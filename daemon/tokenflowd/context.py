@@ -12,6 +12,7 @@ from tokenflowd.metrics.exporter import MetricsExporter
 from tokenflowd.operations import Operations
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.snapshot import Snapshots
+from tokenflowd.streaming import SharedLines
 from tokenflowd.supervisor import Supervisor
 from tokenflowd.tuner import Tuner
 
@@ -22,6 +23,7 @@ class Context:
     operations: Operations
     snapshots: Snapshots
     changes: Changes
+    lines: SharedLines
     events: EventBook
     ending: Ending
     exporter: MetricsExporter

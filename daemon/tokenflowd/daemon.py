@@ -31,6 +31,7 @@ from tokenflowd.paths import DaemonPaths
 from tokenflowd.service_manager import ServiceManager, control_socket_of
 from tokenflowd.settings import OnDaemonStop, Settings
 from tokenflowd.snapshot import Snapshots
+from tokenflowd.streaming import SharedLines
 from tokenflowd.supervisor import Supervisor
 from tokenflowd.tuner import Tuner
 
@@ -75,6 +76,7 @@ class Daemon:
             exporter=MetricsExporter(self.supervisor, snapshots),
             roles=RoleNames(operator=settings.operator_group, admin=settings.admin_group),
             changes=self._changes,
+            lines=SharedLines(self._changes),
             events=self._events,
             ending=self.ending,
             paths=self.paths,

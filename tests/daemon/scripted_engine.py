@@ -15,6 +15,7 @@ Started in SGLang's place through the setting `engine_command`, with SGLang's ar
     silent              serves and sends telemetry once
     whole               serves, has a detokenizer, maps a file in /dev/shm, leaves files and a socket in its temp folder
     streams=N           serves with N open streams, which end when they are cut
+    crowd=N             serves with N live streams, some of which end and begin with each message, ten times a second
     gap                 tells each event twice, and loses one
     disabled            serves, and its plugin has turned itself off
     old                 serves, and its plugin is of a release that counts less
@@ -67,6 +68,7 @@ class Behaviour:
         self.open_stream_count = self.number if self.name == "streams" else 0
         self.is_admission_open = True
         self._started_s = time.monotonic()
+        self.crowd = Crowd(self.number) if self.name == "crowd" else None
 
     def is_ready(self) -> bool:
         if self.name == "late":
@@ -177,21 +179,49 @@ class Policy:
                 return {"tunables": plain(self.tunables), "tuned_keys": self.tuned_keys(self.tunables)}
 
 
-def counters(sequence: int) -> Counters:
+COUNTERS = Counters()
+
+
+def count() -> Counters:
     """All of them grow with every message."""
-    made = Counters(plugin_spent_s=sequence / 1000)
-    made.add_tokens("reading", 10 * sequence)
-    made.add_effective("reading", 8.0 * sequence)
-    made.add_zombies("reading", sequence)
-    made.add_stall("reading", sequence / 10)
-    for _ in range(sequence):
-        made.add_preemption("reading", Reason.PREEMPTED_SURPLUS)
-        made.observe_ttft("reading", 0.2)
-        made.observe_runway("reading", 4.0)
-        made.decision_s.observe(0.001)
-        for direction in Direction:
-            made.observe_transfer(direction, 0.002)
-    return made
+    COUNTERS.plugin_spent_s += 0.001
+    COUNTERS.add_tokens("reading", 10)
+    COUNTERS.add_effective("reading", 8.0)
+    COUNTERS.add_zombies("reading", 1)
+    COUNTERS.add_stall("reading", 0.1)
+    COUNTERS.add_preemption("reading", Reason.PREEMPTED_SURPLUS)
+    COUNTERS.observe_ttft("reading", 0.2)
+    COUNTERS.observe_runway("reading", 4.0)
+    COUNTERS.decision_s.observe(0.001)
+    for direction in Direction:
+        COUNTERS.observe_transfer(direction, 0.002)
+    return COUNTERS
+
+
+class Crowd:
+    """Many live streams, of which each message ends a few, and begins as many."""
+
+    def __init__(self, size: int) -> None:
+        self._live = [self._new(number) for number in range(size)]
+        self._begun = size
+
+    def _new(self, number: int) -> link.StreamState:
+        made = stream(1, time.monotonic())
+        made.rid = f"tf-{number:016x}"
+        return made
+
+    def step(self, now_s: float) -> list[link.StreamState]:
+        count = len(self._live)
+        for made in self._live:
+            made.buffer.advance(now_s)
+            made.buffer.deliver(now_s, made.buffer.delivered_tokens + 1)
+        ended = []
+        for _ in range(max(count // 500, 1)):
+            ended.append(self._live.pop(0))
+            ended[-1].state, ended[-1].ended_s = RequestState.FINISHED, now_s
+            self._live.append(self._new(self._begun))
+            self._begun += 1
+        return self._live + ended
 
 
 def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telemetry:
@@ -222,9 +252,9 @@ def telemetry(behaviour: Behaviour, sequence: int, policy: Policy) -> link.Telem
         transfers=Transfers(),
         latency=Latency(),
         quality=Quality(),
-        streams=[stream(number, now_s) for number in range(4)],
+        streams=behaviour.crowd.step(now_s) if behaviour.crowd else [stream(number, now_s) for number in range(4)],
         disconnect_counts={"stream": sequence},
-        counters=None if behaviour.name == "old" else counters(sequence),
+        counters=None if behaviour.name == "old" else count(),
         events=events,
     )
 
@@ -237,7 +267,7 @@ def schedule(behaviour: Behaviour) -> None:
         if behaviour.name != "silent" or sequence < 20:
             sequence += 1
             publisher.send(link.encode(telemetry(behaviour, sequence, policy)))
-        if commands.poll(INTERVAL_S * 1000):
+        if commands.poll((2 if behaviour.crowd else 1) * INTERVAL_S * 1000):
             *envelope, body = commands.recv_multipart()
             fields = policy.answer(link.decode_command(body))
             answer = reply(mode=policy.tunables.mode, revision=policy.revision, **fields)

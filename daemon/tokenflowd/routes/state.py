@@ -19,7 +19,7 @@ async def get_status(request: web.Request) -> web.StreamResponse:
     interval_s = seconds(request.query, "watch", _WATCH_LEAST_S, _WATCH_MOST_S)
     if interval_s is None:
         return answer(context.snapshots.status())
-    return await streaming.watch(request, context.snapshots.status, interval_s, context.changes)
+    return await streaming.watch(request, context.lines, "status", context.snapshots.status, interval_s)
 
 
 async def get_requests(request: web.Request) -> web.StreamResponse:
@@ -28,7 +28,7 @@ async def get_requests(request: web.Request) -> web.StreamResponse:
     interval_s = seconds(request.query, "watch", _WATCH_LEAST_S, _WATCH_MOST_S)
     if interval_s is None:
         return answer(context.snapshots.requests(query))
-    return await streaming.watch(request, lambda: context.snapshots.requests(query), interval_s, context.changes)
+    return await streaming.watch(request, context.lines, query, lambda: context.snapshots.requests(query), interval_s)
 
 
 ROUTES = [
