@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> Load:
         socket = folder / "control.sock"
         command = [sys.executable, "-m", "tokenflowd.main", "--socket", str(socket)]
         with (folder / "log").open("w") as log:
-            daemon = subprocess.Popen(command, env=environment, stderr=log)
+            daemon = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             try:
                 return asyncio.run(_when_up(socket, daemon, options))
             finally:

@@ -31,7 +31,8 @@ def control_socket() -> Iterator[Path]:
         environment["TOKENFLOW_METRICS_LISTEN"] = ""
         path = Path(folder) / "control.sock"
         command = [sys.executable, "-m", "tokenflowd.main", "--socket", str(path)]
-        with (Path(folder) / "log").open("w") as log, subprocess.Popen(command, env=environment, stderr=log) as daemon:
+        log = (Path(folder) / "log").open("w")
+        with log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as daemon:
             try:
                 wait_for(path, daemon)
                 yield path
