@@ -1,5 +1,7 @@
 """Baselines that preempt: Andes' knapsack and overhead test, FastServe's queues, PASCAL's phases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -136,6 +138,19 @@ def test_where_memory_is_short_the_lowest_are_swapped_out_and_the_others_stay():
     scheduler._jobs["low"].level = 12
     plan = scheduler.decide(look(rows, now_s=3.0, kv=9000))
     assert (pauses(plan), starts(plan)) == ([("low", Action.PAUSE_OFFLOAD)], ["new"])
+
+
+def test_whoever_the_host_has_no_room_for_stays_and_new_prompts_wait_while_it_is_nearly_full():
+    low, new = row("low", S.RUNNING, prompt=3900, made=100), row("new", prompt=2900, arrival_s=2.0)
+    scheduler = Mlfq()
+    scheduler.decide(look([low], now_s=3.0))
+    scheduler._jobs["low"].level = 12
+    plan = scheduler.decide(look([low, new], now_s=3.0, kv=6000, host=3000))
+    assert (pauses(plan), starts(plan)) == ([], [])
+    assert starts(scheduler.decide(look([low, new], now_s=3.0, kv=9000, host=9000))) == ["new"]
+    full = look([low, new], now_s=3.0, kv=9000, host=9000)
+    full = replace(full, view=replace(full.view, engine=replace(full.view.engine, host_free_tokens=800)))
+    assert starts(scheduler.decide(full)) == []
 
 
 def test_reasoning_goes_before_answering():

@@ -175,6 +175,8 @@ class Andes:
         for victim in leaves:
             if slots > 0 and free >= 0.0:
                 break
+            if self._swaps and not draft.host_takes(victim):
+                continue
             victims.append(victim)
             slots += 1
             free += draft.pages(draft.view.kv_device_tokens.item(victim))

@@ -34,6 +34,7 @@ class Draft:
         self.holding: Rows = np.concatenate([self.running, arriving])
         self.slots = int(view.engine.slots_free)
         self.free_tokens = float(view.engine.kv_free_tokens) - sum(map(self.need_tokens, arriving.tolist()))
+        self.host_tokens = float(view.engine.host_free_tokens)
         self.pauses: list[Decision] = []
         self.starts: list[Decision] = []
         self._releases: list[Release] = []
@@ -95,16 +96,28 @@ class Draft:
         self.slots += 1
         if self.view.state.item(row) != RUNNING:
             self.free_tokens += self.need_tokens(row)  # it allocates no more
+        if action is Action.PAUSE_OFFLOAD:
+            self.host_tokens -= min(self.unwritten_tokens(row), self.host_tokens)
         if action is not Action.PAUSE_KEEP:
             self.free_tokens += self.pages(self.view.kv_device_tokens.item(row))
         self.running = self.running[self.running != row]
         self.holding = self.holding[self.holding != row]
 
+    def unwritten_tokens(self, row: int) -> float:
+        """KV that only the device has."""
+        return float(self.view.kv_device_tokens.item(row) - self.view.kv_both_tokens.item(row))
+
+    def host_takes(self, row: int) -> bool:
+        """The host has room for what only the device has of it."""
+        return self._uses_host and self.unwritten_tokens(row) <= self.host_tokens
+
     def release(self, row: int) -> None:
-        """A paused row's device copy makes room, written to the host before."""
-        held = self.view.kv_device_tokens.item(row)
-        unwritten = held - self.view.kv_both_tokens.item(row)
-        self._releases.append(Release(self.view.rids[row], row, int(held), int(unwritten) if self._uses_host else 0))
+        """A paused row's device copy makes room: written to the host before, or given up where that has no room."""
+        held, written = self.view.kv_device_tokens.item(row), 0.0
+        if self.host_takes(row):
+            written = self.unwritten_tokens(row)
+            self.host_tokens -= written
+        self._releases.append(Release(self.view.rids[row], row, int(held), int(written)))
         self.free_tokens += self.pages(held)
 
     def plan(self) -> Plan:

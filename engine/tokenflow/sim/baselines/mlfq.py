@@ -3,8 +3,8 @@
 Level k has a quantum of 10 ms x 2^k. A request joins at the first level whose quantum holds its prefill, goes down a
 level when it has used up its quantum, and returns to the top when it has not been served for 3 s, which is looked into
 once in 1,000 steps. The highest levels run, first in first out within one; KV of those who do not run stays on the
-device while there is room, and is swapped out in time for others (the lowest level first). Nobody's reading rate is
-asked.
+device while there is room, and is swapped out in time for others (the lowest level first); new prompts wait while less
+than a tenth of the host's memory is free. Nobody's reading rate is asked.
 
 Simplified: asked at quantum ends, promotions and events instead of at each step, and steps are counted from the time
 and the engine's present step; swapping out is decided with the exchange, not ahead of it; what a prefill takes is the
@@ -18,7 +18,7 @@ import numpy as np
 
 from tokenflow.policy.costs import prefill_s
 from tokenflow.policy.plan import Plan
-from tokenflow.policy.view import PREEMPTED, RUNNING, View
+from tokenflow.policy.view import PREEMPTED, RUNNING, WAITING, View
 from tokenflow.sim.baselines.ranking import room_check_s, serve_ranked
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
@@ -26,6 +26,7 @@ QUANTUM_S = 0.010  # of the highest level
 LEVELS = 16
 PROMOTION_S = 3.0
 PROMOTION_STEPS = 1000
+LEAST_HOST_RATIO = 0.1
 CHUNK_TOKENS = 8192
 
 
@@ -58,6 +59,8 @@ class Mlfq:
         self._account(view)
         jobs = [self._jobs[rid] for rid in view.rids]
         rank = np.lexsort((np.array([job.place for job in jobs]), np.array([job.level for job in jobs])))
+        if self._is_host_scarce(view):
+            rank = rank[view.state[rank] != WAITING]
         plan = serve_ranked(view, rank)
         started = {decision.rid for decision in plan.starts}
         paused = {decision.rid for decision in plan.pauses}
@@ -75,6 +78,12 @@ class Mlfq:
         until_s = [_quantum_s(job.level) - job.used_s for job in running]
         until_s.append((PROMOTION_STEPS - self._steps) * look.view.engine.step_s)
         return min(look.now_s + max(min(until_s), 1e-4), room_check_s(look))
+
+    def _is_host_scarce(self, view: View) -> bool:
+        """FastServe takes no new prompt while under a tenth of the host's blocks is free; but one, if nobody is there."""
+        engine = view.engine
+        is_low = engine.host_free_tokens < LEAST_HOST_RATIO * engine.host_total_tokens
+        return is_low and bool((view.state > WAITING).any())
 
     def _account(self, view: View) -> None:
         now_s = view.engine.now_s

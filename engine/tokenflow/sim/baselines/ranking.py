@@ -14,29 +14,48 @@ def serve_ranked(view: View, rank: Rows) -> Plan:
     """`rank` holds all rows, best first. As many of the best as slots and memory hold run; of the others, KV stays on
     the device as far as it has room, the best first, and the rest of it is swapped to the host.
 
-    Rows that are being prefilled or loaded hold their places whatever their rank: they cannot be taken back.
+    Rows that are being prefilled or loaded hold their places whatever their rank, and so does whoever the host has no
+    room for. Rows that are not in `rank` are left where they are.
     """
     draft = Draft(view, uses_host=True)
     chosen = _chosen(draft, rank)
     running = set(draft.running.tolist())
+    worst_first = rank.tolist()[::-1]
     starts = [row for row in rank.tolist() if row in chosen and view.state[row] <= PREEMPTED]
-    leaves = [row for row in rank.tolist()[::-1] if row in running and row not in chosen]
-    lacking = sum(map(draft.need_tokens, starts)) + _growth(draft, chosen) - draft.free_tokens
-    # Idle copies go first, the worst of them first, then the KV of those who leave.
-    for row in rank.tolist()[::-1]:
+    growth = _growth(draft, chosen)
+    lacking = _release(draft, worst_first, chosen, growth, sum(map(draft.need_tokens, starts)))
+    for row in worst_first:
+        if row not in running or row in chosen:
+            continue
         if lacking <= 0.0:
-            break
-        if view.state[row] == PREEMPTED and row not in chosen and view.kv_device_tokens[row] > 0:
-            draft.release(row)
-            lacking -= draft.pages(view.kv_device_tokens.item(row))
-    for row in leaves:
-        draft.pause(row, Action.PAUSE_OFFLOAD if lacking > 0.0 else Action.PAUSE_KEEP)
-        if lacking > 0.0:
+            draft.pause(row, Action.PAUSE_KEEP)
+        elif draft.host_takes(row):
+            draft.pause(row, Action.PAUSE_OFFLOAD)
             lacking -= draft.pages(view.kv_device_tokens.item(row))
     for row in starts:
-        if draft.fits(row):
+        if draft.fits(row, growth):
             draft.start(row, Cause.SHARE)
     return draft.plan()
+
+
+def _release(draft: Draft, worst_first: list[int], chosen: set[int], growth: float, needs: float) -> float:
+    """Idle copies on the device make room, the worst of them first. What then is still lacking, in tokens.
+
+    For starts they are written to the host before; where it is full they are given up, but only for growth.
+    """
+    view = draft.view
+    lacking, growth_lacking = needs + growth - draft.free_tokens, growth - draft.free_tokens
+    for row in worst_first:
+        if lacking <= 0.0:
+            break
+        held = draft.pages(view.kv_device_tokens.item(row))
+        if view.state[row] != PREEMPTED or row in chosen or not held:
+            continue
+        if draft.host_takes(row) or growth_lacking > 0.0:
+            draft.release(row)
+            lacking -= held
+            growth_lacking -= held
+    return lacking
 
 
 def room_check_s(look: Look) -> float:
