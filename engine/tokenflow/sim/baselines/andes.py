@@ -60,7 +60,8 @@ class Andes:
         seekers = draft.seekers
         growth = draft.growth_tokens(HEADROOM_STEPS)
         if draft.growth_tokens(HEADROOM_STEPS // 2) > draft.free_tokens:
-            self._relieve(look, draft, readers, growth)
+            if draft.running.size > 1:
+                self._relieve(look, draft, readers, growth)
             return draft.plan()
         if not seekers.size:
             return draft.plan()

@@ -80,7 +80,7 @@ class Mlfq:
         return min(look.now_s + max(min(until_s), 1e-4), room_check_s(look))
 
     def _is_host_scarce(self, view: View) -> bool:
-        """FastServe takes no new prompt while under a tenth of the host's blocks is free; but one, if nobody is there."""
+        """FastServe takes no new prompt while under a tenth of the host is free; but one, if nobody is there."""
         engine = view.engine
         is_low = engine.host_free_tokens < LEAST_HOST_RATIO * engine.host_total_tokens
         return is_low and bool((view.state > WAITING).any())

@@ -23,7 +23,9 @@ def serve_ranked(view: View, rank: Rows) -> Plan:
     worst_first = rank.tolist()[::-1]
     starts = [row for row in rank.tolist() if row in chosen and view.state[row] <= PREEMPTED]
     growth = _growth(draft, chosen)
-    lacking = _release(draft, worst_first, chosen, growth, sum(map(draft.need_tokens, starts)))
+    needs = list(map(draft.need_tokens, starts))
+    must = growth if draft.holding.size else sum(needs[:1])
+    lacking = _release(draft, worst_first, chosen, must, sum(needs) + growth)
     for row in worst_first:
         if row not in running or row in chosen:
             continue
@@ -38,23 +40,24 @@ def serve_ranked(view: View, rank: Rows) -> Plan:
     return draft.plan()
 
 
-def _release(draft: Draft, worst_first: list[int], chosen: set[int], growth: float, needs: float) -> float:
-    """Idle copies on the device make room, the worst of them first. What then is still lacking, in tokens.
+def _release(draft: Draft, worst_first: list[int], chosen: set[int], must: float, wanted: float) -> float:
+    """Idle copies on the device make room for `wanted` tokens, the worst of them first. What then is still lacking.
 
-    For starts they are written to the host before; where it is full they are given up, but only for growth.
+    They are written to the host before. Where it is full they are given up, but only for what `must` have room: the
+    growth of those who run, or the first start where nobody does.
     """
     view = draft.view
-    lacking, growth_lacking = needs + growth - draft.free_tokens, growth - draft.free_tokens
+    lacking, must_lacking = wanted - draft.free_tokens, must - draft.free_tokens
     for row in worst_first:
         if lacking <= 0.0:
             break
         held = draft.pages(view.kv_device_tokens.item(row))
         if view.state[row] != PREEMPTED or row in chosen or not held:
             continue
-        if draft.host_takes(row) or growth_lacking > 0.0:
+        if draft.host_takes(row) or must_lacking > 0.0:
             draft.release(row)
             lacking -= held
-            growth_lacking -= held
+            must_lacking -= held
     return lacking
 
 
