@@ -14,6 +14,7 @@ from tokenflow.tuning import TunablesDocument
 from tokenflow.version import __version__
 from tokenflow.wire import (
     API_VERSION,
+    EXTENSIONS,
     Alarm,
     Capacity,
     DaemonInfo,
@@ -134,7 +135,10 @@ class Snapshots:
 
     def version(self) -> VersionDocument:
         return VersionDocument(
-            api=API_VERSION, daemon=__version__, engine=_engine_version(self._lifecycle.engine), extensions=[]
+            api=API_VERSION,
+            daemon=__version__,
+            engine=_engine_version(self._lifecycle.engine),
+            extensions=list(EXTENSIONS),
         )
 
     def _daemon_info(self, now_s: float) -> DaemonInfo:

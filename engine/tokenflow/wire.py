@@ -15,6 +15,9 @@ from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Vari
 from tokenflow.version import __version__
 
 API_VERSION = "1.0"
+# What a daemon can do beyond the first 1.0, in the order in which it was added (docs/api.md). Clients ask for a name,
+# never for a release; a name is not taken back within /v1.
+EXTENSIONS = ("tunables", "hold", "events", "abort", "explain", "persist", "metrics", "roles", "adoption")
 
 
 class EngineState(StrEnum):

@@ -52,3 +52,9 @@ def test_no_page_of_the_runbook_is_made_up():
 @pytest.mark.parametrize("kind", AlarmKind)
 def test_every_alarm_is_on_the_daemon_s_page(kind: AlarmKind):
     assert f"`{kind}`" in (DOCS / "daemon.md").read_text()
+
+
+async def test_every_extension_is_told_and_on_the_page(rig):
+    section = (DOCS / "api.md").read_text().partition("## Versions and extensions")[2].partition("\n## ")[0]
+    told = (await rig.client.get("/v1"))["extensions"]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == told
