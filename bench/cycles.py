@@ -40,7 +40,8 @@ def leftovers(rig: Rig) -> list[str]:
     found = [f"process {process.pid} {process.name()}" for process in ours]
     found += [f"socket {path}" for path in rig.sockets() if path.name != "control.sock"]
     found += [f"file {path}" for path in sorted(rig.files_left())]
-    files = (path for path in rig.folder.rglob("*") if path.is_file() and ".log" not in path.name)
+    files = (path for path in rig.folder.rglob("*") if path.is_file())
+    files = (path for path in files if ".log" not in path.name and "flight" not in path.name)
     return found + [f"file {path}" for path in files if path.suffix not in (".lock", ".pid")]
 
 

@@ -19,6 +19,7 @@ from tokenflowd.control_socket import ControlSocket
 from tokenflowd.effects import Effects
 from tokenflowd.ending import Ending
 from tokenflowd.event_book import EventBook
+from tokenflowd.flight_recorder import FlightRecorder
 from tokenflowd.gpus.watch import GpuWatch
 from tokenflowd.guard import RoleNames
 from tokenflowd.lifecycle import EngineLifecycle
@@ -84,7 +85,7 @@ class Daemon:
         )
         self._socket: ControlSocket | None = None
         self._runner: web.AppRunner | None = None
-        self._beat: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Raises TokenFlowErrors when it cannot come up."""
@@ -113,9 +114,21 @@ class Daemon:
             self.supervisor.autostart()
         self._manager.ready(heartbeat.line_of(self._context.snapshots.status()))
         if self._manager.is_present:
-            self._beat = asyncio.create_task(
-                heartbeat.beat(self._manager, self._context.snapshots.status, self._changes)
+            self._tasks.append(
+                asyncio.create_task(heartbeat.beat(self._manager, self._context.snapshots.status, self._changes))
             )
+        self._record_flight()
+
+    def _record_flight(self) -> None:
+        if self._settings.flight_recorder_bytes:
+            recorder = FlightRecorder(
+                self.paths.flight,
+                self._context.snapshots,
+                self._events,
+                limit_bytes=self._settings.flight_recorder_bytes,
+                limit_age_s=self._settings.flight_recorder_age_s,
+            )
+            self._tasks.append(asyncio.create_task(recorder.run()))
 
     def reload(self, load: Callable[[], Settings]) -> None:
         """Takes over what `load` returns; where it raises, everything stays as it is."""
@@ -142,8 +155,8 @@ class Daemon:
         self._manager.stopping("ending")
         more_time = asyncio.create_task(heartbeat.extend(self._manager))
         try:
-            if self._beat is not None:
-                self._beat.cancel()
+            for task in self._tasks:
+                task.cancel()
             self.supervisor.forget_revival()
             if self._settings.on_daemon_stop is OnDaemonStop.STOP:
                 self.supervisor.stop(None, "the daemon's end", is_wish_kept=True)

@@ -19,6 +19,7 @@ class DaemonPaths:
     tuned: Path
     crashes: Path
     wish: Path
+    flight: Path
 
     @classmethod
     def of(cls, socket: Path) -> "DaemonPaths":
@@ -42,6 +43,7 @@ class DaemonPaths:
             record=engine_record,
             engine_log=engine_record.with_suffix(".log"),
             tuned=locations.tuned_file(socket),
+            flight=engine_record.with_name(f"{engine_record.stem}-flight"),
             wish=engine_record.with_name(engine_record.name.replace("engine", "wanted", 1)),
             crashes=engine_record.with_name(f"{engine_record.stem}-crashes"),
         )

@@ -66,6 +66,10 @@ class Settings(BaseSettings):
     """Before the first restart; doubled from one to the next, 60 s at most."""
     engine_log_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     """The engine's log is turned over when it is larger."""
+    flight_recorder_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """What `tfctl bugreport` looks back on takes so much disk at most; 0: nothing is kept."""
+    flight_recorder_age_s: float = Field(default=86_400.0, gt=0)
+    """Older moments go."""
     stop_grace_s: float = Field(default=10.0, gt=0, le=600)
     """Between the request to end and the kill."""
     farewell_s: float = Field(default=2.0, ge=0)
@@ -107,7 +111,17 @@ _AS_SERVICE: dict[str, Any] = {
     "autostart": True,
     "restart_limit_count": 5,
 }
-NEEDS_DAEMON_RESTART = frozenset({"socket_group", "operator_group", "admin_group", "metrics_listen", "effect_window_s"})
+NEEDS_DAEMON_RESTART = frozenset(
+    {
+        "flight_recorder_bytes",
+        "flight_recorder_age_s",
+        "socket_group",
+        "operator_group",
+        "admin_group",
+        "metrics_listen",
+        "effect_window_s",
+    }
+)
 """What a reload cannot change."""
 
 

@@ -24,6 +24,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.setenv(variable, str(path))
         for name in [name for name in os.environ if name.startswith("TOKENFLOW_")]:
             monkeypatch.delenv(name)
+        monkeypatch.setenv("TOKENFLOW_FLIGHT_RECORDER_BYTES", "0")  # it writes by the clock
         monkeypatch.setenv("TOKENFLOW_ENGINE_COMMAND", json.dumps(ENGINE))
         monkeypatch.setenv("TOKENFLOW_METRICS_LISTEN", "")
         for name, script in (("scripted", "serve"), ("other", "serve")):

@@ -26,5 +26,6 @@ SUMMARIES: dict[str, str] = {
     "engine": "Install or show the engine's packages.",
     "profile": "List, check, make, compare, apply and measure profiles.",
     "doctor": "Check the host, the installation, the daemon and the engine.",
+    "bugreport": "Collect what a report of a problem needs into one archive.",
     "service": "Run TokenFlow as a service of this host (systemd).",
 }

@@ -1,0 +1,1 @@
+"""What `tfctl bugreport` collects, and what it leaves out."""
