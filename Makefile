@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help run test stop bench lint format clean venv model
+.PHONY: help run test stop bench chaos lint format clean venv model
 
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -25,6 +25,7 @@ help:
 	@echo 'make test    all tests, the real engine included      (PYTEST_ARGS="tests/policy -q" for some)'
 	@echo 'make stop    stop the engine and its daemon'
 	@echo 'make bench   the measurements that the README quotes'
+	@echo 'make chaos   500 random kills, restarts, tunes and stops under streams (hours; CYCLES=20 for fewer)'
 	@echo 'make lint    ruff and mypy                            (make format repairs what ruff can)'
 	@echo 'make clean   remove .venv and build files; the demo model stays in the cache folder'
 
@@ -39,9 +40,12 @@ stop:
 	@if [ -x $(BIN)/tfctl ]; then $(BIN)/tfctl stop --daemon; else echo 'nothing is running: there is no $(VENV)'; fi
 
 bench: model
-	@for script in bench/*.py; do case $$script in */_*) continue;; esac; \
+	@for script in bench/*.py; do case $$script in */_*|*/chaos*) continue;; esac; \
 		grep -q '__main__' $$script || continue; \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+chaos: model
+	@$(BIN)/python bench/chaos.py --cycles $(or $(CYCLES),500)
 
 lint: $(VENV)/.dev
 	@echo '== ruff check' && $(BIN)/ruff check .
