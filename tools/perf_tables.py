@@ -114,6 +114,15 @@ TARGETS = (
         overhead_source="none needed: a measured run of vLLM 0.19 comes out without (tests/sim/test_rtx4090_run.py)",
     ),
     Target(
+        gpu="rtxpro6000",
+        model="llama3-8b",
+        origin=LLMSERVINGSIM,
+        table_gpu="RTXPRO6000",
+        table_model="llama3.1-8b",
+        kv_limit_tokens=600_000,
+        overhead_source="none needed: a measured run of vLLM 0.19 comes out without (tests/sim/test_rtxpro6000_run.py)",
+    ),
+    Target(
         gpu="a6000",
         model="llama3-8b",
         origin=DERIVED_A6000,

@@ -1,10 +1,10 @@
 """Trace files: every format, packed or not, whole or damaged; and the published files where they are at hand."""
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
+from datasets import dataset
 
 from tokenflow.errors import ConfigurationError, TokenFlowError, UsageError
 from tokenflow.loadgen.traces.read import read_trace
@@ -115,13 +115,7 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("name", "kind", "count", "span_s"), PUBLISHED)
 def test_published_traces(name, kind, count, span_s):
-    folder = os.environ.get("TOKENFLOW_TRACES")
-    if not folder:
-        pytest.skip("set TOKENFLOW_TRACES to a folder with the published trace files to read them")
-    path = Path(folder) / name
-    if not path.exists():
-        pytest.skip(f"{name} is not in TOKENFLOW_TRACES")
-    trace = read_trace(path)
+    trace = read_trace(dataset(f"traces/{name}"))
     assert trace.format is kind
     assert len(trace.requests) == count
     assert trace.requests[0].arrival_s == 0.0
