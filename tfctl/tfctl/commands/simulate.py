@@ -34,9 +34,9 @@ def _slowdown(value: float | None) -> float | None:
 @app.command(cls=Command)
 def simulate(
     ctx: typer.Context,
-    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="h200, h100, a100, l40s, b200, rtx4090, a6000.")] = (
-        "h200"
-    ),
+    gpu: Annotated[
+        str, typer.Option("--gpu", metavar="NAME", help="h200, h100, a100, l40s, b200, rtx4090, rtxpro6000, a6000.")
+    ] = "h200",
     model: Annotated[
         str, typer.Option("--model", metavar="NAME", help="llama3-8b, qwen2.5-7b, qwen2.5-32b and more.")
     ] = "llama3-8b",
