@@ -174,3 +174,24 @@ class CapacityDocument(Document, kw_only=True):
     is_overloaded: bool
     raw_tok_s: float
     effective_tok_s: float | None
+
+
+class Effect(msgspec.Struct, kw_only=True):
+    """What the policy would have decided at the looks of a comparison, under one setting."""
+
+    safe_mean: float  # running streams that could be paused without their readers noticing, on average
+    pause_count: int  # pauses ordered; one that is ordered at several looks in a row counts once
+    first_token_count: int  # of them for somebody's first token
+    rescue_count: int  # of them for a paused stream about to run dry
+    least_left_s: float | None  # least runway that a pause would have left after the way out and back; null: no pause
+    dry_count: int  # pauses whose readers would have run dry on that way
+
+
+class TuneComparisonDocument(Document, kw_only=True):
+    """`tfctl tune --compare --json`: the values in force, and those asked for, over the same looks."""
+
+    changes: dict[str, Any]
+    span_s: float
+    look_count: int
+    before: Effect
+    after: Effect

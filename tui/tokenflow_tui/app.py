@@ -35,6 +35,7 @@ from tokenflow_tui.scene import Scene
 from tokenflow_tui.table import RequestTable
 
 REFRESH_S = 0.5
+LOOKED_BACK_S = 180.0  # what the tuning panel replays
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -61,10 +62,11 @@ class LiveView(App[None]):
         for own in THEMES:
             self.register_theme(own)
         self.theme = theme or DEFAULT_THEME
-        self._look = Look(unicode=not use_ascii)
+        self._look = Look(unicode=not use_ascii, socket=explicit)
         self._is_readonly = is_readonly or recording is not None
         self._feed = None if path is None else Feed(path, explicit=explicit)
-        self._acting = Acting(self, OperatorHand(explicit), is_ascii=use_ascii)
+        self._hand = OperatorHand(explicit)
+        self._acting = Acting(self, self._hand, is_ascii=use_ascii)
         self._recorder = recorder
         self._ended = threading.Event()
         self._hidden: set[str] = set()
@@ -304,6 +306,17 @@ class LiveView(App[None]):
             return None
         row = self._table.cursor_row
         return row if row is not None and row.state.is_live else None
+
+    def action_tune(self) -> None:
+        document = self.scene.tunables
+        if document is None:
+            self.notify("no tunables are known: no engine serves, or its daemon is older", severity="warning")
+            return
+        from tokenflow_tui.tuning import TuningScreen  # the policy and NumPy: not before they are wanted
+
+        tuner = None if self._is_readonly else self._hand
+        styles = styles_of(self.theme_variables)
+        self.push_screen(TuningScreen(document, self.scene.looks(LOOKED_BACK_S), tuner, self._look, styles))
 
     def action_help(self) -> None:
         glyphs = [f"{formats.request_glyph(state, unicode=self._look.unicode)} {state}" for state in RequestState]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tfctl.client import Client, find_socket
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, NotFoundError, TimedOutError, TokenFlowError
 from tokenflow.events import EventRow
-from tokenflow.tuning import ExplainDocument
+from tokenflow.tuning import ExplainDocument, TunablesDocument
 from tokenflow.wire import RequestsDocument, StatusDocument
 from tokenflow_tui.moment import Moment
 
@@ -35,6 +35,7 @@ class Feed:
         self._client: Client | None = Client(path, timeout_s)
         self._seen_sequence: int | None = None
         self._daemon_pid: int | None = None
+        self._tuned: tuple[int | None, int] | None = None  # engine and revision of the tunables that were read last
         self._lacks: set[str] = set()  # what this daemon does not know, being older
         self.wish = Wish()
 
@@ -67,11 +68,16 @@ class Feed:
             self._daemon_pid = status.daemon.pid
             self._seen_sequence = None
             self._lacks.clear()
+            self._tuned = None
         query = {"all": 1} if self.wish.with_ended else {}
         moment = Moment(at_s=time.time(), status=status, requests=client.get("/v1/requests", RequestsDocument, query))
         if client.is_other_version:
             moment.daemon_version = client.daemon_version
         moment.events = self._if_known("events", lambda: self._new_events(client)) or []
+        tuned = (status.engine.pid, status.policy.revision)
+        if status.policy.mode is not None and tuned != self._tuned:
+            self._tuned = tuned
+            moment.tunables = self._if_known("tunables", lambda: client.get("/v1/tunables", TunablesDocument))
         rid = self.wish.explained_rid
         if rid is not None:
             moment.explained = self._explained(client, rid)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from tfctl.client import Client, find_socket, no_daemon
 from tokenflow.errors import TokenFlowError
 from tokenflow.policy.states import Reason
-from tokenflow.tuning import AbortDocument, HoldDocument
+from tokenflow.tuning import AbortDocument, HoldDocument, TunablesDocument, TuneRequest
 from tokenflow.wire import RequestRow
 
 
@@ -33,6 +33,10 @@ class OperatorHand:
         if path is None:
             raise no_daemon()
         return Client(path, self._timeout_s)
+
+    def tune(self, wish: TuneRequest) -> TunablesDocument:
+        """All of it or nothing. Raises TokenFlowError."""
+        return self._client().patch("/v1/tunables", wish, TunablesDocument)
 
     def hold_or_let_go(self, row: RequestRow) -> Outcome:
         """A request that an operator holds goes on; another is held."""

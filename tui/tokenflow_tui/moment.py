@@ -5,7 +5,7 @@ import zlib
 import msgspec
 
 from tokenflow.events import EventRow
-from tokenflow.tuning import ExplainDocument
+from tokenflow.tuning import ExplainDocument, TunablesDocument
 from tokenflow.wire import RequestsDocument, StatusDocument
 
 _LEVEL = 1  # the view packs twice a second beside an engine: a fifth of the size at a tenth of the effort
@@ -14,7 +14,8 @@ _LEVEL = 1  # the view packs twice a second beside an engine: a fifth of the siz
 class Moment(msgspec.Struct, kw_only=True):
     """`at_s`: wall time of the look, seconds since the epoch. `trouble` says why there are no documents.
 
-    `events` are those since the look before. `explained` is there while somebody looks at one request's detail.
+    `events` are those since the look before. `explained` is there while somebody looks at one request's detail,
+    `tunables` at the first look at an engine and whenever they have changed.
     """
 
     at_s: float
@@ -22,6 +23,7 @@ class Moment(msgspec.Struct, kw_only=True):
     requests: RequestsDocument | None = None
     events: list[EventRow] = msgspec.field(default_factory=list)
     explained: ExplainDocument | None = None
+    tunables: TunablesDocument | None = None
     daemon_version: str | None = None  # where it is not this view's own
     trouble: str | None = None
 

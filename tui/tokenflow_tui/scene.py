@@ -7,6 +7,7 @@ from dataclasses import replace
 from tfctl import formats
 from tfctl.output import Look, Role
 from tfctl.views.cells import Cell
+from tokenflow.tuning import TunablesDocument
 from tokenflow.version import __version__
 from tokenflow.wire import RequestRow
 from tokenflow_tui.bar import filter_cell, time_line
@@ -37,6 +38,7 @@ class Scene:
         self.history = history or History()
         self.clock = Clock(self.history)
         self.player = None if history is None else Player(self.clock)
+        self.tunables: TunablesDocument | None = None  # as read last
         self.note: str | None = None  # of the recording that is made or played
         self._timelines = Timelines()
         self._shown: Moment | None = None
@@ -70,12 +72,21 @@ class Scene:
         if moment.trouble is not None:
             return False
         self._heard_s = moment.at_s
+        self.tunables = moment.tunables or self.tunables
         self.history.append(moment, packed)
         if not self.clock.is_live:
             return False
         self._timelines.take(moment)
         self._shown, self._shown_index = moment, None
         return True
+
+    def looks(self, span_s: float) -> list[Packed]:
+        """The moments of the last `span_s` seconds up to where the clock stands."""
+        index = self.clock.index
+        if index is None:
+            return []
+        first = self.history.index_at(self.history.stamp_s(index) - span_s)
+        return list(self.history.packed(first, index))
 
     def jump(self) -> None:
         """The clock was set: takes the moment at which it stands, and what went before it."""
@@ -94,6 +105,8 @@ class Scene:
             self._trouble = f"this part cannot be read ({error})"
             return
         self._shown = moments[-1]
+        for moment in moments:
+            self.tunables = moment.tunables or self.tunables
         self._shown_index = None if self.clock.is_live else index
 
     def _moments_up_to(self, index: int) -> list[Moment]:

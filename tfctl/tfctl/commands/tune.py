@@ -1,10 +1,11 @@
 """`tfctl tune`"""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tfctl.options import Command
+from tfctl.options import Command, seconds
 from tfctl.output import write_json, write_line
 from tfctl.session import Session
 from tfctl.views.tunables import changed_lines, table
@@ -37,13 +38,31 @@ def tune(
         int | None,
         typer.Option("--if-revision", metavar="N", min=0, help="Only if nobody has changed anything since N."),
     ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", show_default=False, help="Show what they would have done; change nothing.")
+    ] = False,
+    over_s: Annotated[
+        float, typer.Option("--over", metavar="S", callback=seconds, help="Seconds that --compare watches for.")
+    ] = 10.0,
+    recording: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", show_default=False, help="Compare on a recording of tfctl top."),
+    ] = None,
 ) -> None:
     """Show or change the policy's values.
 
     All of the new values are put in force, or none. They hold until the engine is stopped, or for good with --persist.
+
+    --compare replays what it sees through the policy, once with the values in force and once with the new ones. Each
+    look is judged as it was: the counts compare two settings, and are no forecast.
     """
     session = Session(ctx)
     words = settings or []
+    if compare:
+        _compare(session, words, over_s, recording)
+        return
+    if recording is not None:
+        raise UsageError("--from goes with --compare", hint="tfctl tune safety_factor=3 --compare --from FILE")
     changes = parse_changes([word for word in words if not reset or "=" in word])
     forgotten = _forgotten(words) if reset else []
     if not changes and not reset and (dry_run or persist or if_revision is not None):
@@ -60,6 +79,15 @@ def tune(
         return
     for line in changed_lines(document, [*changes, *forgotten]) if changes or reset else table(document, session.look):
         write_line(line)
+
+
+def _compare(session: Session, words: list[str], over_s: float, recording: Path | None) -> None:
+    from tfctl.compare import carry_out
+
+    changes = parse_changes(words)
+    if not changes:
+        raise UsageError("there is nothing to compare", hint="tfctl tune safety_factor=3 --compare")
+    carry_out(session, changes, over_s, recording)
 
 
 def _forgotten(words: list[str]) -> list[str]:
