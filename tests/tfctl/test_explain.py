@@ -76,7 +76,9 @@ def test_bad_values_are_usage_errors(arguments, tfctl, home):
     assert error["hint"]
 
 
-def test_a_live_request_is_not_explained_yet(tfctl, home):
+def test_a_live_request_is_explained_by_the_daemon(tfctl, daemon):
+    text = tfctl("explain", "tf-00000000000000a1").out
+    assert "safety_factor" in text
     outcome = tfctl("explain", "r1")
     assert outcome.code == 1
     assert "tfctl ps" in outcome.err

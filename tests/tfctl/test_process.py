@@ -98,7 +98,9 @@ def test_ctrl_c_ends_a_watch_quietly(home, daemon):
     assert err == ""
 
 
-@pytest.mark.parametrize("command", [["status"], ["ps"], ["mode"], ["stop"], ["profile", "list"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["ps"], ["mode"], ["stop"], ["tune"], ["transfers"], ["capacity"], ["profile", "list"]]
+)
 def test_one_shot_commands_stay_light(command, home, daemon):
     heavy = ("rich", "textual", "aiohttp", "asyncio", "numpy", "zmq", "tokenflowd", "tokenflow_tui")
     code = (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tokenflow_tui import scene
 from tokenflow_tui.app import LiveView
 from tokenflow_tui.recording import read
 
@@ -44,6 +45,7 @@ SCREENS = {
 def utc(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(scene, "_REBUILD_LIMIT_S", float("inf"))  # a slow machine must show the same
     time.tzset()
     yield
     monkeypatch.undo()
@@ -57,7 +59,14 @@ def test_screen(name, snap_compare):
     app = LiveView(None, recording=recording, **options)
     app.scene.player.is_playing = False
     app.scene.clock.at_s = recording.moments[index + int(os.environ.get(SHIFT_ENV, "0"))].at_s
-    assert snap_compare(app, press=keys.split(), terminal_size=size)
+
+    async def settle(pilot):
+        await pilot.press(*keys.split())
+        before = None
+        while before != (before := app.export_screenshot()):  # layout follows what was drawn, in the next turn
+            await pilot.pause(0.05)
+
+    assert snap_compare(app, run_before=settle, terminal_size=size)
 
 
 def test_a_changed_screen_fails(tmp_path):

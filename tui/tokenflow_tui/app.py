@@ -85,7 +85,7 @@ class LiveView(App[None]):
             with VerticalScroll(id="side", can_focus=False):
                 yield Panel("detail", lambda width, height: scene.detail(width))
         yield Panel("bar", lambda width, height: scene.bar(width))
-        yield FilterBar()
+        yield FilterBar(self._leave_filter)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -229,14 +229,14 @@ class LiveView(App[None]):
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()
 
+    def _leave_filter(self) -> None:
+        self._table.focus()
+
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter":
             self._table.set_filter(event.value)
             self._choose()
             self._renew_panels("bar")
-
-    def on_filter_bar_closed(self) -> None:
-        self._table.focus()
 
     def action_go_back(self) -> None:
         """One thing at a time: the detail, the filter, the past."""

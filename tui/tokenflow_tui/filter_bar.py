@@ -1,9 +1,9 @@
 """Where the filter is typed. It takes every letter, also those that are keys elsewhere."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.widgets import Input
 
 
@@ -17,25 +17,24 @@ class FilterBar(Input):
     FilterBar.open { display: block; }
     """
 
-    class Closed(Message):
-        """The focus goes back to the table."""
-
-    def __init__(self) -> None:
+    def __init__(self, on_close: Callable[[], None]) -> None:
         super().__init__(
             placeholder="part of an id, state, class or reason; !word: without it", id="filter", compact=True
         )
+        self._on_close = on_close
 
     def open(self) -> None:
         self.add_class("open")
         self.focus()
 
     def close(self) -> None:
+        """At once and by no message: the next key is meant for what has the focus then."""
         self.remove_class("open")
-        self.post_message(self.Closed())
+        self._on_close()
 
     def action_drop(self) -> None:
         self.value = ""
         self.close()
 
-    def on_input_submitted(self) -> None:
+    async def action_submit(self) -> None:
         self.close()
