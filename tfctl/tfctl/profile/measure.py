@@ -1,6 +1,5 @@
 """`tfctl profile measure`"""
 
-import asyncio
 import os
 import platform
 import tomllib
@@ -143,6 +142,8 @@ def _measure(client: Client, status: StatusDocument, report: Reporter, options: 
     hand = Hand(client)
     assert status.engine.url is not None
     with hand.tuned(mode=Mode.OBSERVE.value):
+        import asyncio  # not for `profile list`
+
         return asyncio.run(measure_engine(status.engine.url, status.engine.model or "", hand, report, options))
 
 
