@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from tokenflow.errors import UsageError
+from tokenflow.errors import ConfigurationError, UsageError
 from tokenflow.link import LINK_ENV
-from tokenflowd import arguments
+from tokenflowd import arguments, key_files
 from tokenflowd.paths import TEMPORARY_FOLDER
 from tokenflowd.profiles.schema import Device, EngineSection, ModelSection, Profile
 from tokenflowd.profiles.tunables import TunableOverrides
@@ -22,6 +22,7 @@ from tokenflowd.record import PlanRecord
 SETTINGS_ENV = "TOKENFLOW_SETTINGS"  # read by tokenflow.sglang.settings
 # The service manager's words to the daemon are not for the engine.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID")
+_KEY_OPTIONS = {"--api-key": "api_key_file", "--admin-api-key": "admin_key_file"}
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
 
@@ -112,6 +113,7 @@ def make(
         *("--served-model-name", profile.model.served_name),
         *("--device", profile.engine.device.value),
     ]
+    _refuse_keys(profile.engine.args, extra_arguments)
     merged = arguments.merge(own, profile.engine.args, extra_arguments, [] if port is None else ["--port", str(port)])
     return EnginePlan(
         profile=profile,
@@ -123,6 +125,18 @@ def make(
         served_name=arguments.option_value(merged, "--served-model-name") or "",
         server_arguments=tuple(merged),
     )
+
+
+def _refuse_keys(own: list[str], extra: list[str]) -> None:
+    """Raises ConfigurationError or UsageError: every user of the host can read a command line."""
+    for given, error in ((own, ConfigurationError), (extra, UsageError)):
+        for option, setting in _KEY_OPTIONS.items():
+            if any(word.partition("=")[0] == option for word in given):
+                raise error(
+                    f"{option}: every user of this host can read a command line",
+                    hint=f'write the key into a file of mode 0600, and into the profile: [engine] {setting} = "/PATH"',
+                    field="engine_args",
+                )
 
 
 def _port_number(text: str) -> int:
@@ -159,4 +173,4 @@ def environment(
     temporary = {"TMPDIR": str(link_folder / TEMPORARY_FOLDER)}
     # The first one is one that nobody changes: setproctitle finds no place for a title once it has been replaced, and
     # by their titles SGLang's processes are told apart.
-    return {LINK_ENV: ""} | inherited | temporary | profile.engine.env | fixed
+    return {LINK_ENV: ""} | inherited | temporary | key_files.variables(profile.engine) | profile.engine.env | fixed

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tokenflow.errors import ConfigurationError, PortInUseError
-from tokenflowd import plan
+from tokenflowd import key_files, plan
 from tokenflowd.plan import EnginePlan
 from tokenflowd.profiles.schema import DEMO_MODEL
 
@@ -21,6 +21,7 @@ async def check(draft: EnginePlan, report: Report, *, is_engine_ours: bool) -> E
 
     `is_engine_ours` False: another command runs in SGLang's place, so packages and model are its own business.
     """
+    key_files.check(draft.profile.engine)
     await check_port_free(draft)  # first: it is quick, and the demo model may take a minute
     model_path = await check_packages_and_model(draft, report) if is_engine_ours else None
     port = draft.port or await asyncio.to_thread(free_port, draft.host, draft.profile.name)

@@ -45,6 +45,11 @@ class Rig:
             self.environment[name] = str(folder)
         self.environment["NO_COLOR"] = "1"
         self.environment["TOKENFLOW_METRICS_LISTEN"] = "127.0.0.1:0"
+        self.admin_key = "the-tests-own"  # of SGLang's admin routes, which are closed to everybody else
+        key_file = self.folder / "admin.key"
+        key_file.write_text(self.admin_key)
+        key_file.chmod(0o600)
+        self.environment["TOKENFLOW_ADMIN_KEY_FILE"] = str(key_file)
         self.temporary = self.folder / "tmp"
         self.temporary.mkdir(mode=0o700)
         self.environment["TMPDIR"] = str(self.temporary)

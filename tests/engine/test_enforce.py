@@ -53,7 +53,8 @@ def alone(plan: StreamPlan) -> StreamPlan:
 
 def flush_cache(rig) -> None:
     """Empties SGLang's radix tree, so that nothing of an earlier run is found in it."""
-    request = urllib.request.Request(f"{rig.url}/flush_cache", b"", method="POST")
+    headers = {"Authorization": f"Bearer {rig.admin_key}"}
+    request = urllib.request.Request(f"{rig.url}/flush_cache", b"", headers, method="POST")
     deadline_s = time.monotonic() + 30.0
     while not was_taken(request):
         assert time.monotonic() < deadline_s, "the engine did not become idle"

@@ -1,5 +1,6 @@
 """What a profile file may hold. Unknown keys are errors: a misspelt one must not be silently without effect."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,8 @@ from tokenflowd.profiles.section import Section
 from tokenflowd.profiles.tunables import TunableOverrides
 
 DEMO_MODEL = "demo"
+CREDENTIAL_PREFIX = "credential:"
+CREDENTIAL_PATTERN = r"credential:[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -33,6 +36,12 @@ class ModelSection(Section):
     """The model's name in the OpenAI API."""
 
 
+def _check_key_file(value: str | None) -> str | None:
+    if value is None or Path(value).is_absolute() or re.fullmatch(CREDENTIAL_PATTERN, value):
+        return value
+    raise ValueError("must be an absolute path, or credential:NAME")
+
+
 class EngineSection(Section):
     device: Device
     host: str = Field(default="127.0.0.1", min_length=1)
@@ -42,6 +51,11 @@ class EngineSection(Section):
     """Further options of SGLang's server, one word an item."""
     env: dict[str, str] = Field(default_factory=dict)
     """Further environment variables of the engine."""
+    api_key_file: Annotated[str | None, AfterValidator(_check_key_file)] = None
+    """Holds the key that clients must bring (`Authorization: Bearer KEY`): an absolute path, its mode 0600, or
+    `credential:NAME`, one of the service's systemd credentials. Without it everybody who reaches the port is served."""
+    admin_key_file: Annotated[str | None, AfterValidator(_check_key_file)] = None
+    """Likewise for SGLang's admin routes. Without it nobody has that key."""
 
 
 class ClassSection(Section):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tokenflow.setup.host import has_gpu
+from tokenflow.sglang import keys
 
 _CPU_ENVIRONMENT = {
     "SGLANG_USE_CPU_ENGINE": "1",  # SGLang takes the CPU for a platform only when told to
@@ -61,7 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from sglang.srt.utils import kill_process_tree
 
     load_plugins()
-    server_args = prepare_server_args(list(sys.argv[1:] if arguments is None else arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    found = keys.find(given, os.environ)
+    if found:
+        keys.hide()
+    server_args = prepare_server_args([*given, *(word for pair in found.items() for word in pair)])
+    keys.forget_command(server_args, found)
     try:
         run_server(server_args)
     finally:
