@@ -108,7 +108,7 @@ class Capacity(msgspec.Struct, kw_only=True):
     preempted_count: int = 0
     saturation_forecast_s: float | None = None
     waiting_age_s: float | None = None  # of the request that has waited longest; null: nobody waits
-    preempted_age_s: float | None = None  # of the longest pause; null: nobody is paused
+    preempted_age_s: float | None = None  # of the longest pause, those by an operator's hand apart; null: none
 
 
 class TransferQueue(msgspec.Struct, kw_only=True):

@@ -107,3 +107,14 @@ def test_a_tail_is_one_of_its_samples_and_ordered(samples):
 
 def test_no_samples_is_no_number():
     assert tail_of([]).p50 is None
+
+
+def test_the_longest_wait_and_the_longest_pause_are_told_and_an_operator_s_hold_is_no_pause(tracker):
+    builder, waiting, paused = SnapshotBuilder(tracker), FakeReq("w"), FakeReq("p", retraction_count=1)
+    paused.make(3)
+    builder.reconcile(scheduler_with([waiting, paused]), 10.0)
+    capacity = builder.reconcile(scheduler_with([waiting, paused]), 14.0)
+    assert (capacity.waiting_age_s, capacity.preempted_age_s) == (4.0, 4.0)
+    tracker.requests["p"].is_held = True
+    assert builder.reconcile(scheduler_with([waiting, paused]), 15.0).preempted_age_s is None
+    assert builder.reconcile(scheduler_with([], [waiting, paused]), 16.0).waiting_age_s is None

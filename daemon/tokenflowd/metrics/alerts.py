@@ -115,30 +115,6 @@ _OF_THE_PAST = (
         (("tokenflow_overload", _STEADY_1),),
     ),
     Alert(
-        "TokenFlowPausedTooLong",
-        'tokenflow_preempted_age_seconds > ignoring (key) 2 * tokenflow_tune_value{key="starvation_bound_s"}',
-        "1m",
-        _WARNING,
-        "A stream has been paused for more than twice the starvation bound.",
-        "paused_too_long",
-        (
-            ("tokenflow_preempted_age_seconds", "0+60x60"),
-            ('tokenflow_tune_value{key="starvation_bound_s"}', "30x60"),
-        ),
-    ),
-    Alert(
-        "TokenFlowWaitingTooLong",
-        'tokenflow_waiting_age_seconds > ignoring (key) 2 * tokenflow_tune_value{key="starvation_bound_s"}',
-        "1m",
-        _WARNING,
-        "A request has waited for its first run for more than twice the starvation bound.",
-        "waiting_too_long",
-        (
-            ("tokenflow_waiting_age_seconds", "0+60x60"),
-            ('tokenflow_tune_value{key="starvation_bound_s"}', "30x60"),
-        ),
-    ),
-    Alert(
         "TokenFlowPreemptionStorm",
         'sum without (class, reason) (rate(tokenflow_preemptions_total{reason="preempted_kv_full"}[5m])) > 0.5',
         "5m",
@@ -146,19 +122,6 @@ _OF_THE_PAST = (
         "KV memory is full: streams are taken out more often than every two seconds.",
         "preemption_storm",
         (('tokenflow_preemptions_total{class="reading",reason="preempted_kv_full"}', "0+60x60"),),
-    ),
-    Alert(
-        "TokenFlowZombieTokens",
-        "sum without (class) (rate(tokenflow_zombie_tokens_total[10m])) / "
-        "sum without (class) (rate(tokenflow_generated_tokens_total[10m])) > 0.05",
-        "10m",
-        _WARNING,
-        "More than 5 % of the tokens are made for clients that have left.",
-        "zombie_tokens",
-        (
-            ('tokenflow_zombie_tokens_total{class="reading"}', "0+10x60"),
-            ('tokenflow_generated_tokens_total{class="reading"}', "0+100x60"),
-        ),
     ),
     Alert(
         "TokenFlowTransfersBehind",

@@ -81,7 +81,7 @@ _READERS = (
 _POLICY = (
     Metric("requests", _GAUGE, ("state",), "Live requests by state.", readers.requests),
     Metric("preemptions_total", _COUNTER, ("class", "reason"), "Streams taken out of the batch.", readers.preemptions),
-    Metric("preempted_age_seconds", _GAUGE, (), "Longest pause of a paused stream; 0: none is.", readers.preempted_age),
+    Metric("preempted_age_seconds", _GAUGE, (), "Longest pause, holds by hand apart; 0: none.", readers.preempted_age),
     Metric("waiting_age_seconds", _GAUGE, (), "Longest wait for a first run; 0: nobody waits.", readers.waiting_age),
     Metric("capacity_tokens_per_second", _GAUGE, (), "Capacity that the policy counts with.", readers.capacity),
     Metric("demand_tokens_per_second", _GAUGE, (), "Sum of the rates of all live readers.", readers.demand),

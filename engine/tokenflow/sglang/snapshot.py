@@ -64,8 +64,9 @@ class SnapshotBuilder:
                     capacity.waiting_age_s = max(age_s, capacity.waiting_age_s or 0.0)
                 case RequestState.PREEMPTED:
                     capacity.preempted_count += 1
-                    age_s = now_s - (now_s if entry.paused_since_s is None else entry.paused_since_s)
-                    capacity.preempted_age_s = max(age_s, capacity.preempted_age_s or 0.0)
+                    if not entry.is_held:  # by an operator: that is not the policy's to end
+                        age_s = now_s - (now_s if entry.paused_since_s is None else entry.paused_since_s)
+                        capacity.preempted_age_s = max(age_s, capacity.preempted_age_s or 0.0)
                 case _:
                     capacity.running_count += 1
         return capacity
