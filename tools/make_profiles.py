@@ -196,6 +196,8 @@ def render(plan: Plan) -> str:
         "",
         "[tunables]",
         'mode = "observe" # what enforcing would do: tfctl events; then: tfctl mode enforce',
+        # The default suits a few dozen slots.
+        f"max_swaps_per_s = {float(max(2 * plan.slots, 50))} # a whole batch may turn over in half a second",
         "",
         "[classes.reading]",
         "rate_tok_s = 6.0",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from policy_rows import FAST_TOK_S
 from policy_views import NOW_S, check_structure, tunables, views
 
 from tokenflow.policy.carry import Carry
@@ -85,7 +86,7 @@ def test_an_empty_view(variant):
 
 @EVERY
 def test_a_million_unread_tokens(variant):
-    rows = [waiting("w"), running("rich", unread_tokens=1e6), running("poor", unread_tokens=0.0)]
+    rows = [waiting("w"), running("rich", unread_tokens=1e6), running("poor", rate_tok_s=FAST_TOK_S, unread_tokens=0.0)]
     made = plan(View.from_rows(rows, ENGINE), Tunables(variant=variant))
     if variant is not Variant.FCFS:
         assert [d.rid for d in made.pauses] == ["rich"]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from policy_rows import COSTS, NOW_S, decide, engine_with, paused, running, swaps_of, view_of, waiting
+from policy_rows import COSTS, FAST_TOK_S, NOW_S, decide, engine_with, paused, running, swaps_of, view_of, waiting
 
 from tokenflow.policy.benefit import UNKNOWN_WAIT_S, StallCost, gain_s, victim_cost_s
 from tokenflow.policy.carry import Carry
@@ -182,7 +182,7 @@ def test_a_swap_must_gain_more_than_the_least_benefit():
 
 def test_a_prefill_that_stalls_the_batch_does_not_pay():
     """3 x 0.3 s of stall for each of eight dry readers against 5 s of waiting."""
-    dry = [running(f"d{i}", 0.0) for i in range(8)]
+    dry = [running(f"d{i}", 0.0, FAST_TOK_S) for i in range(8)]
     long = waiting("w", context_tokens=300)
     assert swaps_of(decide(long, running("r", 90.0), *dry)) == []
     assert swaps_of(decide(long, running("r", 90.0), *dry, weight_stall=0.5)) == [("r", "w")]
@@ -195,7 +195,7 @@ def test_a_group_stops_before_it_would_let_somebody_run_dry():
     rich = [running(f"r{i}", 30.0) for i in range(6)]
     assert len(swaps_of(decide(*news, *rich))) == 6
     assert len(swaps_of(decide(*news, *rich, running("tight", 0.35)))) == 3
-    assert len(swaps_of(decide(*news, *rich, running("dry", 0.0)))) == 1  # one at least
+    assert len(swaps_of(decide(*news, *rich, running("dry", 0.0, FAST_TOK_S)))) == 1  # one at least
 
 
 def test_the_cap_on_swaps():

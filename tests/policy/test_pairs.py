@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from policy_rows import NOW_S, decide, engine_with, paused, running, swaps_of, view_of, waiting
+from policy_rows import FAST_TOK_S, NOW_S, decide, engine_with, paused, running, swaps_of, view_of, waiting
 
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.overload import OverloadState, advance
@@ -54,7 +54,7 @@ def test_the_second_of_a_group_pays_for_what_it_adds():
     bystander = running("s", 0.25, may_pause=False)
     first, second = decide(*rows, bystander, min_benefit_s=0.0).starts
     assert first.benefit_s == second.benefit_s == pytest.approx(5.0)
-    tight = running("s", 0.15, may_pause=False)
+    tight = running("s", 0.15, FAST_TOK_S, may_pause=False)
     made = decide(*rows, tight, engine=engine_with(costs={"schedule_s": 0.3}))
     assert [s.benefit_s for s in made.starts] == pytest.approx([5.0, 5.0 - 3 * 0.05])
 

@@ -10,6 +10,9 @@ from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.view import EngineView, RequestView, View
 
 NOW_S = 1_000.0
+FAST_TOK_S = (
+    60.0  # a reader whom the engine, with its steps of 0.02 s, cannot get ahead of: no step is made for it first
+)
 COSTS = Costs(
     evict_fixed_s=0.0, load_fixed_s=0.0, d2h_bytes_s=1e4, h2d_bytes_s=1e4, schedule_s=0.02, prefill_fixed_s=0.0,
     prefill_s_per_token=1e-3,

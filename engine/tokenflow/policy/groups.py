@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenflow.policy.benefit import UNKNOWN_WAIT_S, StallCost, gain_s, victim_cost_s
+from tokenflow.policy.decode_first import is_decode_first
 from tokenflow.policy.gather import SWAP_COST_FACTOR, Company
 from tokenflow.policy.ledger import claims
 from tokenflow.policy.plan import Cause
@@ -22,6 +23,9 @@ Chosen = list[tuple[int, Departure, float]]  # number of the victim, how it leav
 _EPSILON_S = 1e-9
 # A first token's claim to a victim with `surplus_s` fades within this share of the bound, once its target is missed.
 LATE_RATIO = 0.1
+# One that is taken along has at most this share of its victim's runway. Where all have plenty (a large batch, far ahead
+# of its readers) trading nearly equal runways would move KV for nothing.
+RIDE_RATIO = 0.5
 _FREE_PLACE, _OVERLOAD, _FIRST_TOKEN = Cause.FREE_PLACE, Cause.OVERLOAD, Cause.FIRST_TOKEN
 _RESCUE, _SHARE = Cause.RESCUE, Cause.SHARE
 
@@ -53,6 +57,8 @@ class Rotation:
         self._read(order)
         # Below the tail of one step and its prefill chunk nothing can be had: that much may always be spent.
         budget_s = max(float(self._runs_s.min()) if self._runs_s.size else math.inf, self._costs.schedule_s)
+        if self._is_decode_first(budget_s):
+            return
         may_swap = turn.swap_credit >= 1.0 and any(self._open[FIRST:])
         if may_swap:
             company = self._company()
@@ -93,6 +99,22 @@ class Rotation:
         self._claims = claims(view, tunables, rows)
         wanted = set(self._wants)
         self._open = [want in wanted for want in range(len(CAUSES))]
+
+    def _is_decode_first(self, budget_s: float) -> bool:
+        """Whether to leave everybody waiting for one more step. Whoever is past the bound is not kept waiting."""
+        if self._seekers.has_bound:
+            return False
+        group_s = 0.0
+        for place in range(len(self._rows)):
+            added_s = max(self._lead_s[place] - (self._shared_s[place] if place else 0.0), self._costs.prefill_row_s)
+            if place and group_s + added_s > budget_s:
+                break
+            group_s += added_s
+        dry = sum(
+            slack_s <= lead_s and not is_first
+            for slack_s, lead_s, is_first in zip(self._slack_s, self._lead_s, self._is_first, strict=True)
+        )
+        return is_decode_first(self._turn, self._runs_s, group_s, sum(self._is_first), dry)
 
     def _start(self, place: int, cause: Cause, benefit_s: float | None, partner: int | None) -> None:
         self._turn.start(
@@ -233,7 +255,8 @@ class Rotation:
         if margin_s > step_s and want != RIDE:
             return slack_s + tunables.quantum_s
         cost_s = lead_s + leaving.evict_s + leaving.load_s + schedule_s
-        return slack_s + min(SWAP_COST_FACTOR * cost_s, 2.0 * tunables.quantum_s)
+        rival_s = slack_s + min(SWAP_COST_FACTOR * cost_s, 2.0 * tunables.quantum_s)
+        return max(rival_s, slack_s / RIDE_RATIO) if want == RIDE else rival_s
 
     def _margin_s(self, place: int) -> float:
         """Seconds until a paused stream has to be fetched, the reserve kept."""

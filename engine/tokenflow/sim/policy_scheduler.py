@@ -1,13 +1,26 @@
 """The real policy as the simulated engine's scheduler: asked when the live engine's governor would ask it."""
 
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
 from tokenflow.policy.cadence import IDLE_DECISION_S
-from tokenflow.policy.plan import Plan
+from tokenflow.policy.plan import Decision, Plan
 from tokenflow.policy.planner import plan
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.view import PREEMPTED
+from tokenflow.policy.view import PREEMPTED, PREFILLING, View
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
 CHUNK_TOKENS = 8192  # SGLang's chunk on a large GPU
+
+
+def _missing_tokens(view: View, rows: "NDArray[Any]") -> "NDArray[np.float64]":
+    """What of their context has to be computed: it is neither on the device nor on the host."""
+    there = np.maximum(view.kv_device_tokens[rows], view.kv_host_tokens[rows])
+    missing: NDArray[np.float64] = np.maximum(view.context_tokens[rows] - there, 0.0)
+    return missing
 
 
 class PolicyScheduler:
@@ -24,7 +37,19 @@ class PolicyScheduler:
         return self.tunables.variant.value
 
     def decide(self, look: Look) -> Plan:
-        return plan(look.view, self.tunables)
+        made = plan(look.view, self.tunables)
+        if self.rules.style is StepStyle.SEPARATE and len(made.starts) > 1:
+            return structs.replace(made, starts=self._of_the_next_step(look.view, made))
+        return made
+
+    def _of_the_next_step(self, view: View, made: Plan) -> tuple[Decision, ...]:
+        """As in SGLang: whom the next step's chunk has no room for stays where it is, and is planned for anew."""
+        left_tokens = self.rules.chunk_tokens - int(_missing_tokens(view, view.state == PREFILLING).sum())
+        for number, decision in enumerate(made.starts):
+            if left_tokens <= 0 and number:
+                return made.starts[:number]
+            left_tokens -= max(int(_missing_tokens(view, np.array([decision.row]))[0]), 1)
+        return made.starts
 
     def ask_again_s(self, look: Look, plan: Plan) -> float:
         """While somebody waits or is paused, before every step."""

@@ -40,7 +40,7 @@ def simulate_plan(options: SimulateOptions) -> SimulatePlan:
         performance: PerformanceModel = load_model(options.gpu, options.model)
     else:
         performance = read_calibration(options.calibrate)
-    changes = _changes(options.tune)
+    changes = _for_so_many(options.max_running) | _changes(options.tune)
     tunables, problems = check(changes, replace(Tunables(), mode=Mode.ENFORCE))
     if problems:
         raise UsageError("; ".join(one.message for one in problems), hint="tfctl tune lists them", field="tune")
@@ -74,6 +74,12 @@ def simulate_plan(options: SimulateOptions) -> SimulatePlan:
         speedup=spec.speedup,
     )
     return SimulatePlan(setup, _engine(setup), workload, {key: str(value) for key, value in changes.items()})
+
+
+def _for_so_many(slot_count: int) -> dict[str, object]:
+    """What the built-in profiles of large GPUs change: the default cap suits a few dozen slots."""
+    per_s = 2 * slot_count
+    return {"max_swaps_per_s": str(per_s)} if per_s > Tunables().max_swaps_per_s else {}
 
 
 def _changes(texts: tuple[str, ...]) -> dict[str, object]:

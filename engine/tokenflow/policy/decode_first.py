@@ -1,0 +1,28 @@
+"""Whether those who run should get a token before others are started: prefill holds up every running stream."""
+
+import numpy as np
+
+from tokenflow.policy.turn import Turn
+from tokenflow.policy.urgency import Floats
+
+
+def is_decode_first(turn: Turn, runs_s: Floats, group_s: float, first_count: int, dry_count: int) -> bool:
+    """True if one decode step before the group saves the running readers more than it costs those who wait.
+
+    `runs_s`: runways of the running rows, in their order; `group_s`: how long starting the group takes; `first_count`
+    and `dry_count`: who waits for a first token, and paused readers who have nothing left.
+    What a step saves is the runway that it adds, as far as the group would use it up. A reader as fast as the engine
+    gains none, so nobody is kept waiting for the sake of those who cannot be helped.
+    """
+    view, tunables = turn.view, turn.tunables
+    step_s = view.engine.step_s
+    if not (step_s > 0.0 and runs_s.size):
+        return False
+    lacking_s = group_s - runs_s
+    short = lacking_s > 0.0
+    if not short.any():
+        return False
+    rates = view.rate_tok_s[turn.running[short]]
+    saved_s = np.minimum(lacking_s[short], np.maximum(1.0 / rates - step_s, 0.0)).sum()
+    lost_s = step_s * (tunables.weight_ttft * first_count + tunables.weight_stall * dry_count)
+    return bool(tunables.weight_stall * saved_s > lost_s)
