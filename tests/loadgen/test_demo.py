@@ -237,7 +237,8 @@ def terminal(stage):
 async def test_on_a_terminal_the_view_opens_over_the_burst_and_the_table_follows(stage, terminal):
     shown = terminal()
     assert await asyncio.to_thread(shown.end) == 0
-    assert ["top"] in stage.calls()
+    (view,) = [call for call in stage.calls() if call[0] == "top"]
+    assert "q: leave" in view[view.index("--say") + 1]
     assert shown.printed.index("the live view") < shown.printed.index("3 of 3 streams complete")
 
 

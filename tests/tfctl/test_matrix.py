@@ -1,10 +1,12 @@
 """Every command in every state of the daemon: the exit code, JSON that its schema accepts, and never a traceback."""
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
 
+from tfctl.commands import SUMMARIES
 from tfctl.schemas import schema_of
 
 STATES = (
@@ -119,6 +121,7 @@ COMMANDS: dict[tuple[str, ...], dict[str, int]] = {
     },
     ("engine", "install"): {"*": 2},
 }
+ELSEWHERE = {"bench", "simulate", "doctor", "bugreport", "service"}
 CASES = [
     pytest.param(command, state, codes.get(state, codes["*"]), id=f"{'_'.join(command)}-{state}")
     for command, codes in COMMANDS.items()
@@ -126,6 +129,13 @@ CASES = [
     # Without a daemon `start` brings a real one up: tests of its own.
     if not (command[0] == "start" and state == "none")
 ]
+
+
+def test_no_command_is_left_out():
+    """Those elsewhere have tests of their own, in files of their names."""
+    assert {command[0] for command in COMMANDS} >= set(SUMMARIES) - ELSEWHERE
+    for name in ELSEWHERE:
+        assert list(Path(__file__).parent.glob(f"test_{name}*.py")), name
 
 
 @pytest.mark.parametrize(("command", "state", "expected"), CASES)

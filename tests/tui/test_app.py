@@ -414,3 +414,10 @@ async def test_a_recording_is_made_and_replayed(daemon, folder):
         await pilot.press("plus", "space")
         assert "x2" in text_of(app, "bar")
         await until(lambda: shown(app) == BY_RUNWAY[1:])
+
+
+async def test_what_is_to_be_said_stands_above_all(daemon):
+    app = LiveView(daemon.path, say="Watch RUNWAY.")
+    async with app.run_test(size=(120, 30)):
+        await filled(app)
+        assert text_of(app).splitlines()[0] == "Watch RUNWAY."

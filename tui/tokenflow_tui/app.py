@@ -56,6 +56,7 @@ class LiveView(App[None]):
         use_ascii: bool = False,
         is_readonly: bool = False,
         theme: str | None = None,
+        say: str | None = None,
     ) -> None:
         super().__init__()
         self.animation_level = "none"
@@ -71,6 +72,7 @@ class LiveView(App[None]):
         self._ended = threading.Event()
         self._hidden: set[str] = set()
         self.scene = Scene(self._look, None if recording is None else History.of(recording.moments))
+        self.scene.say = say
         self.scene.note = None if recording is None else recording.problem
 
     def compose(self) -> ComposeResult:

@@ -39,6 +39,7 @@ class Scene:
         self.clock = Clock(self.history)
         self.player = None if history is None else Player(self.clock)
         self.tunables: TunablesDocument | None = None  # as read last
+        self.say: str | None = None  # to whoever opened the view; stands above all
         self.note: str | None = None  # of the recording that is made or played
         self._timelines = Timelines()
         self._shown: Moment | None = None
@@ -121,7 +122,7 @@ class Scene:
 
     def header(self, width: int) -> Lines:
         moment = self._shown
-        lines: Lines = []
+        lines: Lines = [] if self.say is None else [[Cell(self.say, Role.STRONG)]]
         if moment is not None and moment.status is not None:
             lines += header_lines(moment.status, replace(self._look, width=width), _ALARM_LIMIT)
         if moment is not None and moment.daemon_version is not None:

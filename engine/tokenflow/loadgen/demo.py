@@ -22,6 +22,7 @@ from tokenflow.loadgen.run import LoadRun
 from tokenflow.loadgen.table import stream_table, summary_lines
 from tokenflow.wire import EngineInfo, EngineState
 
+_WHAT_TO_LOOK_AT = "Watch RUNWAY: who has some to spare is paused for who has none. Enter: details, ?: keys, q: leave."
 _PLAIN_WIDTH = 132  # a table in a log is not folded
 _FULL_WIDTH = 100  # narrower terminals show the clients' side alone
 
@@ -124,7 +125,7 @@ def _burst(run: LoadRun, tfctl_with_view: Tfctl | None, console: Console) -> tup
     burst = BackgroundBurst(run, lambda line: console.print(line, highlight=False))
     try:
         if tfctl_with_view is not None:
-            tfctl_with_view.show("top")
+            tfctl_with_view.show("top", "--say", _WHAT_TO_LOOK_AT)
             if not burst.is_over:
                 console.print("The streams are still running; Ctrl-C ends them.")
         burst.narrate()

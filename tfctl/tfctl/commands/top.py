@@ -33,6 +33,7 @@ def top(
     replay: Annotated[
         Path | None, typer.Option("--replay", metavar="FILE", show_default=False, help="Show what was recorded.")
     ] = None,
+    say: Annotated[str | None, typer.Option("--say", hidden=True, help="One line above it all.")] = None,
 ) -> None:
     """Watch requests live.
 
@@ -66,6 +67,7 @@ def top(
         use_ascii=use_ascii,
         is_readonly=readonly,
         theme=theme,
+        say=say,
     )
     view.run()
     if view.return_code:
