@@ -22,7 +22,6 @@ from tfctl.profile.writing import check_name, parse, set_values, write_profile
 from tfctl.profiles import check_profiles, read_profile, valid_contents
 from tfctl.session import Session
 from tokenflow.errors import ConfigurationError, ConflictError, DaemonUnreachableError, HostError
-from tokenflow.policy.states import Mode
 from tokenflow.version import __version__
 from tokenflow.wire import (
     EngineState,
@@ -136,15 +135,15 @@ def _check_idle(status: StatusDocument, profile: str, arguments: list[str]) -> N
 
 
 def _measure(client: Client, status: StatusDocument, report: Reporter, options: "Options") -> "Measured":
-    """In mode observe, so that nobody is paused; pauses are measured in enforce."""
+    """In the mode that is in force: where that is enforce, copies ahead run along, as they will. No more streams are
+    sent than there are slots, so nobody is paused."""
+    import asyncio  # not for `profile list`
+
     from tokenflow.measure.measurement import measure as measure_engine
 
-    hand = Hand(client)
     assert status.engine.url is not None
-    with hand.tuned(mode=Mode.OBSERVE.value):
-        import asyncio  # not for `profile list`
-
-        return asyncio.run(measure_engine(status.engine.url, status.engine.model or "", hand, report, options))
+    host = Hand(client)
+    return asyncio.run(measure_engine(status.engine.url, status.engine.model or "", host, report, options))
 
 
 def _written(base: str, name: str, found: "Measured", status: StatusDocument) -> str:

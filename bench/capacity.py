@@ -1,0 +1,99 @@
+"""Γ as `tfctl profile measure` writes it against what `tfctl bench` reaches on the same engine, in paired runs.
+
+    python bench/capacity.py [--rounds 5] [--window 2] [--output FILE.jsonl] [-- ENGINE ARGS]
+
+Starts daemon and engine (profile demo-cpu, a free port) in a place of their own and ends them. Each round measures, and
+then sends one burst that fills all slots with answers of a fixed length; Γ is that of the measured point with all slots
+and the nearest context. The order of the two changes from round to round.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+PROFILE = "demo-cpu"
+PROMPT_TOKENS, ANSWER_TOKENS = 32, 256
+START_LIMIT_S, STEP_LIMIT_S = 300.0, 300.0
+
+
+class Place:
+    """tfctl in folders of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("TOKENFLOW_")}
+        for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            (folder / name).mkdir(mode=0o700)
+            self._environment[name] = str(folder / name)
+
+    def tfctl(self, *arguments: str, limit_s: float = STEP_LIMIT_S) -> str:
+        command = [sys.executable, "-m", "tfctl.main", *arguments]
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=limit_s)
+        if done.returncode != 0:
+            raise SystemExit(f"tfctl {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def measured(self, window_s: float) -> dict[str, Any]:
+        """`[performance]` of a profile that is measured now."""
+        options = ("--profile", PROFILE, "--as", "measured", "--quick", "--window", str(window_s))
+        document = json.loads(self.tfctl("profile", "measure", *options, "--json"))
+        found: dict[str, Any] = tomllib.loads(Path(document["path"]).read_text())["performance"]
+        return found
+
+    def bench_tok_s(self, slots: int, seed: int) -> float:
+        """Tokens per second over the whole burst, prefill and all."""
+        options = ("--requests", str(slots), "--rates", "none", "--ignore-eos", "--seed", str(seed))
+        lengths = ("--input-tokens", f"fixed:{PROMPT_TOKENS}", "--output-tokens", f"fixed:{ANSWER_TOKENS}")
+        document = json.loads(self.tfctl("bench", *options, *lengths, "--json"))
+        return float(document["runs"][0]["output_throughput"])
+
+
+def gamma_tok_s(performance: dict[str, Any]) -> tuple[int, float]:
+    """All slots, and Γ of the context that the burst has on the average."""
+    points = performance["capacity"]["points"]
+    slots = max(point["streams"] for point in points)
+    wanted = PROMPT_TOKENS + ANSWER_TOKENS / 2
+    nearest = min(
+        (point for point in points if point["streams"] == slots),
+        key=lambda point: abs(point["context_tokens"] - wanted),
+    )
+    return slots, float(nearest["tok_s"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--window", type=float, default=2.0, help="seconds for each measured figure")
+    parser.add_argument("--output", type=Path, help="a JSON line a round, appended")
+    parser.add_argument("engine_args", nargs="*", help="more options of SGLang")
+    options = parser.parse_args()
+    ratios = []
+    with tempfile.TemporaryDirectory(prefix="tfb-") as name:
+        place = Place(Path(name))
+        place.tfctl("start", PROFILE, "--", "--port", "0", *options.engine_args, limit_s=START_LIMIT_S)
+        try:
+            slots = 0
+            for round_ in range(options.rounds):
+                reached = place.bench_tok_s(slots, round_) if round_ % 2 else None
+                slots, gamma = gamma_tok_s(place.measured(options.window))
+                reached = place.bench_tok_s(slots, round_) if reached is None else reached
+                line = {"round": round_, "gamma_tok_s": gamma, "bench_tok_s": reached, "ratio": gamma / reached}
+                ratios.append(gamma / reached)
+                print(json.dumps(line), flush=True)
+                if options.output:
+                    with options.output.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(line) + "\n")
+        finally:
+            place.tfctl("stop", "--daemon")
+    print(json.dumps({"rounds": len(ratios), "median_ratio": statistics.median(ratios)}))
+
+
+if __name__ == "__main__":
+    main()
