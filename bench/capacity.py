@@ -37,7 +37,7 @@ class Place:
         command = [sys.executable, "-m", "tfctl.main", *arguments]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=limit_s)
         if done.returncode != 0:
-            raise SystemExit(f"tfctl {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
+            raise SystemExit(f"tfctl {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def measured(self, window_s: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from tokenflow import link
 from tokenflow.errors import TimedOutError, UnsupportedError
@@ -49,6 +50,8 @@ class EngineProcess:
         self.work_since_s: float | None = None
         self.frontend_reply: link.Reply | None = None
         self.command_reply: link.Reply | None = None  # the scheduler's last one
+        self.tuned: dict[str, Any] = {}  # by key, what is another now than at its start
+        self._tuned_revision: int | None = None  # as of which `tuned` is known
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self.has_plugin = False  # its scheduler has been heard, by us or by the daemon before us
         self._child = child
@@ -178,8 +181,13 @@ class EngineProcess:
                 f"the plugin is not at work in this engine{f': {detail}' if detail else ''}", hint="tfctl status"
             )
         reply = await self._link.scheduler.ask(command)
-        if reply.error_code is None:
+        is_dry_run = isinstance(command, link.Tune) and command.dry_run
+        if reply.error_code is None and not is_dry_run:
             self.command_reply = reply
+            if isinstance(command, link.Ping | link.Tune):
+                tunables = reply.tunables or {}
+                self.tuned = {key: tunables[key] for key in reply.tuned_keys if key in tunables}
+                self._tuned_revision = reply.revision
         return reply
 
     def remember_descendants(self) -> None:
@@ -198,11 +206,11 @@ class EngineProcess:
             self.watch_children()
             if self.has_plugin or self.frontend_reply is not None:
                 await self.ask_frontend(link.Ping(), _LOOK_S)
-            if self.command_reply is None and self.telemetry is not None:
+            if self.telemetry is not None and self._tuned_revision != self.telemetry.revision:
                 await self._learn_tunables()
 
     async def _learn_tunables(self) -> None:
-        """What is in force in an engine that somebody else may have tuned."""
+        """What is in force in an engine that somebody else may have tuned: an earlier daemon, or `mode --direct`."""
         try:
             await self.command(link.Ping())
         except (TimedOutError, UnsupportedError):

@@ -57,7 +57,9 @@ class EngineLifecycle:
     def apply(self, settings: Settings) -> None:
         """New settings, the host's tunables among them: they hold for the next engine."""
         self.settings = settings
+        tuned_now = self.levels.tuned_now
         self.levels = TunableLevels(settings.tunables, TunedFile(self._paths.tuned))
+        self.levels.tuned_now = tuned_now
 
     def set_phase(self, phase: EngineState, reason: str | None = None) -> None:
         if (phase, reason) != (self.phase, self.reason):
@@ -193,6 +195,7 @@ class EngineLifecycle:
                 log.info("engine_log_turned_over", path=str(self._paths.engine_log))
 
     async def _fail(self, engine: EngineProcess, death: Death) -> str:
+        self.levels.tuned_now |= engine.tuned  # should it be started again
         lines = await asyncio.to_thread(logfile.last_lines, self._paths.engine_log, _LOG_LINES_READ)
         reason = failure.explain(death, lines)
         if "the disk is full" not in reason and failure.is_disk_full(self._paths.engine_log.parent):

@@ -83,6 +83,7 @@ class Supervisor:
         self.forget_revival()
         if self.lifecycle.phase is EngineState.SERVING:
             return self._already_serving(name, extra_arguments, who)
+        self.lifecycle.levels.tuned_now.clear()
         draft = self._wanted = self._draft(name, extra_arguments)
         self._keep_wish(draft)
         return self._begin(OperationKind.START, who, self._starter(draft))
@@ -94,6 +95,7 @@ class Supervisor:
         """
         drain_s = self._settings.drain_s if drain_s is None else drain_s
         self.forget_revival()
+        self.lifecycle.levels.tuned_now.clear()
         if not is_wish_kept:
             wish.forget(self._wish_path)
         running = self.running_operation
@@ -121,6 +123,7 @@ class Supervisor:
         if (running := self.running_operation) is not None:
             raise _busy_error(running)
         self.forget_revival()
+        self.lifecycle.levels.tuned_now.clear()
         last = self.lifecycle.plan
         if profile_name is None and last is not None:
             profile_name = last.profile.name

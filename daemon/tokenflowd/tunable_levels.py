@@ -21,6 +21,8 @@ class TunableLevels:
     def __init__(self, host: TunableOverrides, tuned: TunedFile) -> None:
         self.host = host
         self.tuned = tuned
+        self.tuned_now: dict[str, Any] = {}
+        """What was tuned in an engine that has failed since: it is in force again in the one that takes its place."""
         self._variables = settings.tunable_variables()
         self._files = settings.files_of_tunables()
 
@@ -38,7 +40,7 @@ class TunableLevels:
         """
         persisted = self.tuned.load()
         try:
-            merged = persisted.over(self.host)
+            merged = TunableOverrides.model_validate(self.tuned_now).over(persisted.over(self.host))
             merged.over(profile.tunables if profile else TunableOverrides())
         except ValidationError as error:
             name = profile.name if profile else "the profile"

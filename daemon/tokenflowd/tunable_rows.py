@@ -35,7 +35,7 @@ def rows(
             row.value = in_force.get(spec.key)
             is_persisted = row.persisted is not None and row.persisted == row.value
             row.origin, row.source = levels.origin(
-                spec.key, profile, is_persisted=is_persisted, is_tuned=spec.key in tuned_keys
+                spec.key, profile, is_persisted=is_persisted, is_tuned=spec.key in {*tuned_keys, *levels.tuned_now}
             )
         found.append(row)
     return found

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import signal
 import stat
 import tomllib
 
 import pytest
-from daemon_rig import run_daemon, write_profile
+from daemon_rig import Client, run_daemon, write_profile
+from test_process import LIMIT_S, running_daemon
 
 from tokenflow import link, locations
 from tokenflow.errors import ConfigurationError, OperationError
@@ -231,3 +233,49 @@ def stream(rid: str, arrival_s: float, ttft_s: float) -> link.StreamState:
     state.buffer.first_delivery_s = arrival_s + ttft_s
     state.buffer.stall_s = 0.0
     return state
+
+
+async def test_what_was_tuned_survives_a_crash_but_not_a_stop(home):
+    async with run_daemon(restart_limit_count=2, restart_backoff_s=0.1) as rig:
+        started = await rig.client.start()
+        await tune(rig, changes={"quantum_s": 2, "default_rate_tok_s": 9})
+        await rig.client.ask("PUT", "/v1/mode", {"mode": "off"})
+        await tune(rig, changes={"reserve_s": 3}, dry_run=True)
+        await rig.client.get("/v1/tunables")  # what the mode is now, the engine says
+        os.kill(started["result"]["pid"], signal.SIGKILL)
+        await rig.client.engine_becomes("failed")
+        await rig.client.engine_becomes("serving")
+        found = await rows(rig)
+        assert {key: row["value"] for key, row in found.items() if row["origin"] == "tuned"} == {
+            "quantum_s": 2.0,
+            "default_rate_tok_s": 9.0,
+            "mode": "off",
+        }
+        await rig.client.stop()
+        await rig.client.start()
+        assert [row["key"] for row in (await rows(rig)).values() if row["origin"] == "tuned"] == []
+        await rig.client.stop()
+
+
+async def test_what_was_tuned_before_the_daemon_came_survives_a_crash_too(home, monkeypatch):
+    monkeypatch.setenv("TOKENFLOW_RESTART_LIMIT_COUNT", "2")
+    monkeypatch.setenv("TOKENFLOW_RESTART_BACKOFF_S", "0.1")
+    client = Client(locations.user_socket())
+    with running_daemon() as process:
+        await client.start()
+        status, _ = await client.ask("PATCH", "/v1/tunables", {"changes": {"quantum_s": 2}})
+        assert status == 200
+        process.kill()
+        process.wait()
+    with running_daemon() as process:
+        pid = (await client.engine_becomes("serving"))["engine"]["pid"]
+        await client.get("/v1/tunables")  # asks the engine, as the daemon's own look does every few seconds
+        os.kill(pid, signal.SIGKILL)
+        await client.engine_becomes("failed")
+        await client.engine_becomes("serving")
+        found = {row["key"]: row for row in (await client.get("/v1/tunables"))["tunables"]}
+        assert (found["quantum_s"]["value"], found["quantum_s"]["origin"]) == (2.0, "tuned")
+        await client.stop()
+        await client.session.close()
+        process.terminate()
+        await asyncio.to_thread(process.wait, LIMIT_S)
