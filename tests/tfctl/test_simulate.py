@@ -71,13 +71,27 @@ def test_the_table(tfctl):
     lines = outcome.out.splitlines()
     assert lines[0].startswith("llama3-8b on rtx4090: ")
     assert "LLMServingSim" in lines[1]
-    assert [line.split()[0] for line in lines if line.startswith(("tokenflow", "fcfs"))] == ["tokenflow", "fcfs"]
+    names = [line.split()[0] for line in lines if line.startswith(("tokenflow", "fcfs"))]
+    assert names == ["tokenflow", "fcfs", "tokenflow", "fcfs"]  # the table, and the differences
     assert any("±" in line for line in lines)
     assert "means over 2 seeds" in outcome.out
     assert "tokenflow, seed 1" in outcome.err
     quiet = simulate(tfctl, "--quiet")
     assert quiet.err == ""
     assert quiet.out.splitlines()[0].startswith("policy")
+
+
+def test_the_first_policy_is_held_against_the_others_seed_by_seed(tfctl):
+    options = ("--policy", "tokenflow", "--policy", "fcfs", "--policy", "andes", "--seed", "1", "--seed", "2")
+    lines = simulate(tfctl, *options).out.splitlines()
+    place = next(index for index, line in enumerate(lines) if line.startswith("tokenflow less"))
+    assert [line.split()[0] for line in lines[place + 1 : -1]] == ["fcfs", "andes"]
+    runs = json.loads(simulate(tfctl, *options, "--json").out)["runs"]
+    raw = {(run["policy"], run["seed"]): run["raw_tok_s"] for run in runs}
+    mean = sum(raw["tokenflow", seed] - raw["fcfs", seed] for seed in (1, 2)) / 2
+    assert f"{mean:+.0f} ±" in lines[place + 1]
+    assert "less" not in simulate(tfctl, "--policy", "fcfs", "--seed", "1", "--seed", "2").out
+    assert "less" not in simulate(tfctl, "--policy", "tokenflow", "--policy", "fcfs").out
 
 
 @pytest.mark.parametrize("width", [60, 80, 110])

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tfctl.output import Look, Role
+from tfctl.views.simulate_differences import difference_lines
 from tokenflow.sim.document import SimRun, SimulateDocument
 from tokenflow.sim.spread import spread
 
@@ -62,7 +63,7 @@ def render(document: SimulateDocument, look: Look, *, is_quiet: bool = False) ->
     if is_quiet:
         return lines
     lines[0] = look.paint(lines[0], Role.FAINT)
-    return [*_head(document, look), "", *lines, *_notes(document, look)]
+    return [*_head(document, look), "", *lines, *_notes(document, look), *difference_lines(document, look)]
 
 
 def _that_fit(columns: list[list[str]], name_width: int, width: int | None) -> list[list[str]]:
