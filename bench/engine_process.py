@@ -19,6 +19,7 @@ from tokenflow.setup.model import ensure_demo_model
 
 START_LIMIT_S = 300.0
 DEVICE_ENV = "BENCH_DEVICE"  # cpu (unless set) or cuda
+ADMIN_KEY = "bench"  # of the admin routes of an engine that lives for one bench
 MODEL_ENV = "BENCH_MODEL"  # a model's folder instead of the demo model
 ARGS_ENV = "BENCH_ARGS"  # more SGLang arguments, in a shell's notation; they override what stands before them
 COMMON_ARGS = ("--served-model-name", "demo", "--host", "127.0.0.1")
@@ -99,7 +100,7 @@ def running_engine(*engine_args: str) -> Iterator[EngineProcess]:
     with tempfile.TemporaryDirectory(prefix="tf-bench-") as name, (Path(name) / "engine.log").open("wb") as log:
         command = [sys.executable, "-m", "tokenflow.sglang.launch", "--model-path", str(model), "--port", str(port)]
         process = subprocess.Popen(
-            [*command, *COMMON_ARGS, *DEVICE_ARGS[device()], *engine_args, *extra_args],
+            [*command, "--admin-api-key", ADMIN_KEY, *COMMON_ARGS, *DEVICE_ARGS[device()], *engine_args, *extra_args],
             env={**os.environ, link.LINK_ENV: name},
             stdin=subprocess.DEVNULL,
             stdout=log,

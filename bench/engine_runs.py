@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from engine_process import EngineProcess
+from engine_process import ADMIN_KEY, EngineProcess
 
 from tokenflow.link import Tune
 from tokenflow.loadgen.endpoint import Endpoint
@@ -67,7 +67,8 @@ class Load:
 
 def flush_cache(url: str) -> None:
     """Empties SGLang's cache; it refuses while anything is under way."""
-    request = urllib.request.Request(f"{url}/flush_cache", b"", method="POST")
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    request = urllib.request.Request(f"{url}/flush_cache", b"", headers, method="POST")
     for _ in range(300):
         try:
             urllib.request.urlopen(request, timeout=60).close()
