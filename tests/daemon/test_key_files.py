@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from daemon_rig import Rig, write_profile
 
+from tokenflow import locations
 from tokenflow.errors import ConfigurationError, UsageError
 from tokenflowd import key_files, plan
+from tokenflowd.profiles import store
 from tokenflowd.profiles.schema import EngineSection, Profile
 
 
@@ -79,3 +81,9 @@ async def test_a_start_with_an_open_key_file_fails_at_once_and_says_how_to_close
     assert (document["state"], document["error"]["hint"]) == ("failed", f"chmod 600 {path}")
     Path(path).chmod(0o600)
     assert (await rig.client.start("keyed"))["state"] == "done"
+
+
+def test_engines_listen_on_loopback_unless_their_profile_says_otherwise(home):
+    assert engine().host == "127.0.0.1"
+    (folder,) = (folder for origin, folder in locations.profile_folders() if origin == "built-in")
+    assert {store.load(path.stem).engine.host for path in folder.glob("*.toml")} == {"127.0.0.1"}

@@ -28,6 +28,10 @@ def added_weight(unread_tokens: float, added_tokens: int, length_tokens: float) 
     As `token_weights` of `unread_tokens`, `unread_tokens + 1` and so on, without an array.
     """
     full, none = FULL_RATIO * length_tokens, NONE_RATIO * length_tokens
+    if unread_tokens + added_tokens - 1 <= full:  # nearly always one of these two: this runs for every delivery
+        return added_tokens
+    if unread_tokens >= none:
+        return 0.0
     whole = min(max(math.floor(full - unread_tokens) + 1, 0), added_tokens)
     last = min(max(math.ceil(none - unread_tokens), whole), added_tokens)
     count = last - whole
