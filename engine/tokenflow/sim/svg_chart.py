@@ -8,6 +8,7 @@ from html import escape
 WIDTH, HEIGHT = 380, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 8, 24, 30
 _TICKS = 4
+_ROUND = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def line_chart(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
     """One `<svg>`. Everything beyond the axes is cut to them."""
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
-        f'<text class="title" x="{_LEFT}" y="14">{escape(title)}</text>',
+        f'<text class="title" x="{_LEFT}" y="14">{escape(f"{title}, {y.label}")}</text>',
     ]
     parts += _grid(x, y)
     for line in lines:
@@ -43,11 +44,11 @@ def line_chart(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
 
 
 def nice_ceiling(value: float) -> float:
-    """The least of 1, 2, 2.5, 5 times a power of ten that is not below `value`; 1 for nothing."""
+    """The least round number that is not below `value` and that four ticks divide well; 1 for nothing."""
     if not value > 0.0 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value * (1.0 - 1e-12))
+    return next(step * power for step in _ROUND if step * power >= value * (1.0 - 1e-12))
 
 
 def _x(value: float, axis: Axis) -> float:
@@ -75,7 +76,6 @@ def _grid(x: Axis, y: Axis) -> list[str]:
         parts.append(f'<text class="tick" x="{at_x:.1f}" y="{bottom}" text-anchor="middle">{_short(value_x)}</text>')
     parts.append(
         f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x.label)}</text>'
-        f'<text class="tick" x="2" y="{_TOP - 2}">{escape(y.label)}</text>'
     )
     return parts
 

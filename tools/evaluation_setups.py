@@ -1,0 +1,179 @@
+"""What docs/evaluation.md is made of: every table as a list of `tfctl simulate` command lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+ALL = (
+    "tokenflow", "paper", "guide", "fcfs", "chunked", "sglang-priority", "andes", "mlfq", "pascal", "disaggregated",
+)  # fmt: skip
+OURS_AND_BEST = ("tokenflow", "fcfs", "chunked", "andes")
+SEEDS = (1, 2, 3)
+DATA = "../shared/data"
+_RATE = ("--rates", "20")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One command line. `paper` is what the paper prints for it, where it does."""
+
+    title: str
+    arguments: tuple[str, ...]
+    policies: Sequence[str] = ALL
+    seeds: Sequence[int] = SEEDS
+    paper: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """Without the program's name."""
+        words = ["simulate", *self.arguments]
+        for policy in self.policies:
+            words += ["--policy", policy]
+        for seed in self.seeds:
+            words += ["--seed", str(seed)]
+        return words
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`key` names it on the command line and its file of results."""
+
+    key: str
+    title: str
+    text: str
+    cases: Sequence[Case] = field(default_factory=tuple)
+    is_comparison: bool = False  # says how `tokenflow` stands to the others
+
+
+def _h200(memory: str) -> tuple[str, ...]:
+    return ("--gpu", "h200", "--model", "llama3-8b", "--mem-fraction", memory, "--host-gb", "512", *_RATE)
+
+
+_RTX4090 = ("--gpu", "rtx4090", "--kv-tokens", "41408", "--chunk-tokens", "2048", "--host-gb", "64", *_RATE)
+_S_L = ("--input-tokens", "normal:512", "--output-tokens")
+_L_L = ("--input-tokens", "normal:1024", "--output-tokens")
+
+
+def _controlled() -> list[Case]:
+    rtx_s_l = (*_RTX4090, *_S_L, "normal:2048")
+    cases = [
+        Case("RTX 4090 (a)", (*rtx_s_l, "--arrivals", "burst:60")),
+        Case("RTX 4090 (b)", (*_RTX4090, *_L_L, "normal:2048", "--arrivals", "burst:80")),
+        Case("RTX 4090 (c)", (*rtx_s_l, "--arrivals", "poisson:2", "--requests", "200")),
+        Case("RTX 4090 (d)", (*rtx_s_l, "--arrivals", "poisson:4", "--requests", "200")),
+    ]
+    for memory in ("0.3", "0.88"):
+        s_l = (*_h200(memory), *_S_L, "normal:4096")
+        cases += [
+            Case(f"H200 (a), {memory}", (*s_l, "--arrivals", "burst:400")),
+            Case(f"H200 (b), {memory}", (*_h200(memory), *_L_L, "normal:4096", "--arrivals", "burst:200")),
+            Case(f"H200 (c), {memory}", (*s_l, "--arrivals", "poisson:5", "--requests", "400")),
+            Case(f"H200 (d), {memory}", (*s_l, "--arrivals", "poisson:10", "--requests", "400")),
+        ]
+    return cases
+
+
+def _varied(
+    base: tuple[str, ...], title: str, option: str, values: Sequence[str], policies: Sequence[str]
+) -> list[Case]:
+    return [Case(f"{title} {value}", (*base, *option.format(value).split()), policies) for value in values]
+
+
+_BASE = (*_RTX4090, *_S_L, "normal:2048", "--arrivals", "burst:60")
+_B = (*_RTX4090, *_L_L, "normal:2048", "--arrivals", "burst:80")
+_STEADY = ("--gpu", "h200", "--model", "llama3-8b", "--mem-fraction", "0.3", "--host-gb", "512", "--max-running", "128",
+           *_RATE, *_S_L, "normal:1024", "--requests", "600")  # fmt: skip
+_TRACES = f"{DATA}/traces"
+
+_TRACED_4090 = (*_RTX4090, "--arrivals")
+
+
+def _traced(title: str, base: tuple[str, ...], file: str, *more: str) -> Case:
+    return Case(title, (*base, f"trace:{_TRACES}/{file}", *more), OURS_AND_BEST, seeds=(1,))
+
+
+_CONVERSATION, _CODE = "AzureLLMInferenceTrace_conv.csv.gz", "AzureLLMInferenceTrace_code.csv.gz"
+_BURSTGPT, _SHAREGPT = "burstgpt1_p90_5min.csv", "sharegpt_llama31_300req_lengths.csv"
+_LARGE = ("--gpu", "h200", "--model", "qwen2.5-32b", "--host-gb", "512", *_RATE, "--arrivals")
+
+TABLES = (
+    Table(
+        "controlled",
+        "The paper's eight controlled set-ups",
+        "Normal lengths with a deviation of a quarter of the mean; input 512 (S) or 1024 (L), output 2048 on the "
+        "RTX 4090 and 4096 on the H200; readers at 20 tok/s (the paper tests 10 to 30 and does not say which here); 200 and "
+        "400 requests for the Poisson set-ups (it does not say how many). The RTX 4090 has the 41,408 KV tokens that "
+        "vLLM measured there; the H200 is given for the paper's memory fraction of 0.3 and for 0.88.",
+        _controlled(),
+        is_comparison=True,
+    ),
+    Table(
+        "rates",
+        "Mixed and other reading rates",
+        "The burst of 60 on the RTX 4090 (set-up a).",
+        [
+            Case("15 (40 %) and 20 (60 %)", (*_BASE, "--rates", "15:0.4,20:0.6"), OURS_AND_BEST),
+            *_varied(_BASE, "all at", "--rates {}", ("20", "25", "30"), OURS_AND_BEST),
+            *_varied(_BASE, "people:", "--rates {}", ("4.8", "6.7"), OURS_AND_BEST),
+        ],
+        is_comparison=True,
+    ),
+    Table(
+        "traces",
+        "Recorded arrivals and lengths",
+        "The first 600 requests of Azure's conversations of 2023 at four times their speed and of its code requests, "
+        "five minutes of BurstGPT at eight times their speed, 300 ShareGPT requests at 10 a second. The files are read "
+        "from ../shared/data and are not part of this repository.",
+        [
+            _traced("Azure conversation x4, RTX 4090", _TRACED_4090, _CONVERSATION, "--speedup", "4", "-n", "600"),
+            _traced("Azure code, RTX 4090", _TRACED_4090, _CODE, "-n", "600"),
+            _traced("BurstGPT x8, RTX 4090", _TRACED_4090, _BURSTGPT, "--speedup", "8"),
+            _traced("ShareGPT 300, RTX 4090", _TRACED_4090, _SHAREGPT),
+            _traced("Azure conversation x4, Qwen2.5-32B, H200", _LARGE, _CONVERSATION, "--speedup", "4", "-n", "600"),
+        ],
+        is_comparison=True,
+    ),
+    Table(
+        "sensitivity",
+        "Sensitivity: safety factor and quantum",
+        "Set-up (a) on the RTX 4090. The paper's conservativeness is our safety factor; its rescheduling interval has "
+        "no exact twin, the quantum is the nearest.",
+        [
+            *_varied(_BASE, "safety factor", "--tune safety_factor={}", ("1", "1.5", "3", "20"), ("tokenflow",)),
+            *_varied(_BASE, "quantum s", "--tune quantum_s={}", ("0.5", "1", "1.5", "3"), ("tokenflow",)),
+        ],
+    ),
+    Table(
+        "ablations",
+        "Ablations",
+        "Set-up (b) on the RTX 4090; `makespan` is the paper's completion time. No offload: no host memory. No "
+        "write-through: `write_through=false`. No overlap: the GPU waits for every copy. Ahead: others decode while "
+        "somebody loads, which SGLang's HiCache does not do.",
+        [
+            Case("full", _B, ("tokenflow",), paper="66.00 s"),
+            Case("no offload", (*_B, "--host-gb", "0"), ("tokenflow",), paper="127.28 s"),
+            Case("no write-through", (*_B, "--tune", "write_through=false"), ("tokenflow",), paper="82.76 s"),
+            Case("no overlap", (*_B, "--overlap", "none"), ("tokenflow",), paper="74.43 s"),
+            Case("loads ahead", (*_B, "--overlap", "ahead"), ("tokenflow",)),
+        ],
+    ),
+    Table(
+        "overload",
+        "From half of capacity to twice",
+        "Poisson arrivals on the H200 (128 slots, 0.3 of the memory), answers of 1024 tokens; 9 requests a second are "
+        "about capacity.",
+        _varied(_STEADY, "requests/s:", "--arrivals poisson:{}", ("4.5", "7", "9", "13.5", "18"), OURS_AND_BEST),
+        is_comparison=True,
+    ),
+    Table(
+        "host",
+        "Host memory too small",
+        "Set-up (b) on the RTX 4090.",
+        _varied(_B, "GB:", "--host-gb {}", ("0", "4", "8", "16", "64"), ("tokenflow", "paper")),
+    ),
+    Table(
+        "link",
+        "A slow link",
+        "Set-up (b) on the RTX 4090, GB/s in each direction.",
+        _varied(_B, "GB/s:", "--link-gbs {}", ("26", "12", "6", "3", "1"), ("tokenflow",)),
+    ),
+)
