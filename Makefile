@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help run test stop bench chaos lint format clean venv model
+.PHONY: help run test stop bench chaos evaluate lint format clean venv model
 
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -26,6 +26,7 @@ help:
 	@echo 'make stop    stop the engine and its daemon'
 	@echo 'make bench   the measurements that the README quotes'
 	@echo 'make chaos   500 random kills, restarts, tunes and stops under streams (hours; CYCLES=20 for fewer)'
+	@echo 'make evaluate  the tables of docs/evaluation.md, simulated (an hour; TABLES="ablations host" for some)'
 	@echo 'make lint    ruff and mypy                            (make format repairs what ruff can)'
 	@echo 'make clean   remove .venv and build files; the demo model stays in the cache folder'
 
@@ -46,6 +47,9 @@ bench: model
 
 chaos: model
 	@$(BIN)/python bench/chaos.py --cycles $(or $(CYCLES),500)
+
+evaluate: $(VENV)/.dev
+	@$(BIN)/python tools/evaluate.py $(TABLES)
 
 lint: $(VENV)/.dev
 	@echo '== ruff check' && $(BIN)/ruff check .

@@ -198,7 +198,8 @@ class SimEngine:
         state = self.state
         if state.must_decide or (self._next is None and not len(state.streams)):
             return
-        if self._stepper.batch.size or (state.filling and not state.transfers.is_busy):
+        is_full = bool(self._stepper.batch.size or state.filling)
+        if is_full and state.transfers.next_awaited_s() == _INFINITY:
             self._retract()
             return
         # It is asked before every step, and there is none: now and then is enough until something happens.

@@ -74,9 +74,7 @@ def _grid(x: Axis, y: Axis) -> list[str]:
             f'<text class="tick" x="{_LEFT - 4}" y="{at_y + 3:.1f}" text-anchor="end">{_short(value_y)}</text>'
         )
         parts.append(f'<text class="tick" x="{at_x:.1f}" y="{bottom}" text-anchor="middle">{_short(value_x)}</text>')
-    parts.append(
-        f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x.label)}</text>'
-    )
+    parts.append(f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x.label)}</text>')
     return parts
 
 
