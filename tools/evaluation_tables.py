@@ -39,10 +39,10 @@ def render_table(table: Table, results: dict[str, Run]) -> str:
     ]
     there = [case for case in table.cases if case.title in results]
     for case in there:
-        lines += _rows(case, results[case.title]["runs"], has_paper)
+        lines += _rows(case, results[case.title]["document"]["runs"], has_paper)
     if table.is_comparison:
         lines += ["", *_comparison(there, results)]
-    lines += ["", "```", *(shlex.join(["tfctl", *case.command]) for case in there), "```", ""]
+    lines += ["", "```", *(shlex.join(["tfctl", *results[case.title]["command"]]) for case in there), "```", ""]
     return "\n".join(lines)
 
 
@@ -68,7 +68,7 @@ def _comparison(cases: Sequence[Case], results: dict[str, Run]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for case in cases:
-        runs = results[case.title]["runs"]
+        runs = results[case.title]["document"]["runs"]
         means = {policy: _means(runs, policy) for policy in dict.fromkeys(run["policy"] for run in runs)}
         if "tokenflow" not in means:
             continue

@@ -71,6 +71,7 @@ def test_every_command_line_of_the_evaluation_is_a_good_one(tables):
                 mem_fraction=given["mem_fraction"], host_gb=given["host_gb"], page_tokens=1,
                 max_running=given["max_running"], chunk_tokens=given["chunk_tokens"], link_gbs=given["link_gbs"],
                 interference_ratio=None, overlap=LoadOverlap(given["overlap"]), step_overhead_ms=0.0,
+                decision_pause_ms=0.0,
                 tune=tuple(given["tune"] or ()), goodput=None, seeds=tuple(given["seeds"]), html=None,
                 requests_out=None, events=None, has_timing=False,
             )  # fmt: skip

@@ -71,6 +71,7 @@ class SimulatedEngine(msgspec.Struct, kw_only=True):
     interference_ratio: float
     step_overhead_s: float
     load_overlap: str
+    decision_pause_s: float
 
 
 class SimulatedWorkload(msgspec.Struct, kw_only=True):

@@ -29,6 +29,7 @@ class Setup:
     tunables: Tunables = field(default_factory=Tunables)
     limits: GoodputLimits = field(default_factory=GoodputLimits)
     chunk_tokens: int | None = None  # None: each policy's own
+    decision_pause_s: float = 0.0  # of ours, after a decision that changed nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def run_one(
     on_progress: Callable[[int, float], None] | None = None,
 ) -> Outcome:
     """Raises UsageError for an unknown policy, SimulationError where the run cannot go on."""
-    scheduler = make_scheduler(policy, setup.tunables)
+    scheduler = make_scheduler(policy, setup.tunables, setup.decision_pause_s)
     requests = setup.requests_of(seed)
     begin_s = time.perf_counter()
     engine = SimEngine(

@@ -13,10 +13,10 @@ OURS = (Variant.TOKENFLOW, Variant.PAPER, Variant.GUIDE)  # the policy's own `fc
 POLICIES = tuple(variant.value for variant in OURS) + BASELINES
 
 
-def make_scheduler(name: str, tunables: Tunables) -> Scheduler:
-    """A new one for each run. Raises UsageError for an unknown name."""
+def make_scheduler(name: str, tunables: Tunables, pause_s: float = 0.0) -> Scheduler:
+    """A new one for each run; `pause_s` is of ours (see PolicyScheduler). Raises UsageError for an unknown name."""
     if name not in POLICIES:
         raise UsageError(f"there is no policy {name!r}", hint=f"use {', '.join(POLICIES)}", field="policy")
     if name in BASELINES:
         return make_baseline(name, ttft_target_s=tunables.ttft_target_s)
-    return PolicyScheduler(replace(tunables, variant=Variant(name)))
+    return PolicyScheduler(replace(tunables, variant=Variant(name)), pause_s=pause_s)

@@ -24,12 +24,21 @@ def _missing_tokens(view: View, rows: "NDArray[Any]") -> "NDArray[np.float64]":
 
 
 class PolicyScheduler:
-    """`tunables.variant` says which policy. By default steps are SGLang's: prefill goes first and decodes nobody."""
+    """`tunables.variant` says which policy. By default steps are SGLang's: prefill goes first and decodes nobody.
+
+    `pause_s`: after a decision that changed nothing it is asked again so much later, if nothing happens meanwhile.
+    """
 
     def __init__(
-        self, tunables: Tunables, *, style: StepStyle = StepStyle.SEPARATE, chunk_tokens: int = CHUNK_TOKENS
+        self,
+        tunables: Tunables,
+        *,
+        style: StepStyle = StepStyle.SEPARATE,
+        chunk_tokens: int = CHUNK_TOKENS,
+        pause_s: float = 0.0,
     ) -> None:
         self.tunables = tunables
+        self._pause_s = pause_s
         self.rules = StepRules(style, chunk_tokens, uses_host=True)
 
     @property
@@ -52,7 +61,7 @@ class PolicyScheduler:
         return made.starts
 
     def ask_again_s(self, look: Look, plan: Plan) -> float:
-        """While somebody waits or is paused, before every step."""
-        if bool((look.view.state <= PREEMPTED).any()):
-            return look.now_s
-        return look.now_s + IDLE_DECISION_S
+        """While somebody waits or is paused, before every step, or after `pause_s` if there was nothing to do."""
+        if not bool((look.view.state <= PREEMPTED).any()):
+            return look.now_s + IDLE_DECISION_S
+        return look.now_s if plan.pauses or plan.starts or plan.releases else look.now_s + self._pause_s

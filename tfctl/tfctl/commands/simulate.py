@@ -134,6 +134,10 @@ def simulate(
     step_overhead_ms: Annotated[
         float, typer.Option("--step-overhead-ms", metavar="MS", min=0, help="The scheduler's time in each step.")
     ] = 0.0,
+    decision_pause_ms: Annotated[
+        float,
+        typer.Option("--decision-pause-ms", metavar="MS", min=0, help="Faster: rest after a decision to do nothing."),
+    ] = 0.0,
     tune: Annotated[
         list[str] | None,
         typer.Option("--tune", metavar="KEY=VALUE", show_default=False, help="A value of the policy; repeat for more."),
@@ -192,6 +196,7 @@ def simulate(
         interference_ratio=interference_ratio,
         overlap=LoadOverlap(overlap),
         step_overhead_ms=step_overhead_ms,
+        decision_pause_ms=decision_pause_ms,
         tune=tuple(tune or ()),
         goodput=goodput,
         seeds=tuple(dict.fromkeys(seeds or [1])),

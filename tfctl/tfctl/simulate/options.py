@@ -30,6 +30,7 @@ class SimulateOptions:
     interference_ratio: float | None
     overlap: LoadOverlap
     step_overhead_ms: float
+    decision_pause_ms: float
     tune: tuple[str, ...]
     goodput: str | None
     seeds: tuple[int, ...]

@@ -65,6 +65,7 @@ def simulate_plan(options: SimulateOptions) -> SimulatePlan:
         tunables=tunables,
         limits=_limits(options.goodput),
         chunk_tokens=options.chunk_tokens,
+        decision_pause_s=options.decision_pause_ms / 1000.0,
     )
     workload = SimulatedWorkload(
         arrivals=spec.arrivals,
@@ -152,6 +153,7 @@ def _engine(setup: Setup) -> SimulatedEngine:
         max_running=settings.slot_count,
         step_overhead_s=settings.step_overhead_s,
         load_overlap=settings.load_overlap.value,
+        decision_pause_s=setup.decision_pause_s,
         d2h_bytes_s=link.d2h_bytes_s,
         h2d_bytes_s=link.h2d_bytes_s,
         h2d_contention_ratio=link.h2d_contention_ratio,
