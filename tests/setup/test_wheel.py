@@ -34,6 +34,13 @@ def test_profiles_and_pins_are_inside(names: set[str]) -> None:
         assert f"tokenflow/setup/requirements/{name}" in names
 
 
+def test_every_performance_model_is_inside_and_no_table(names: set[str]) -> None:
+    inside = {name.rpartition("/")[2] for name in names if name.startswith("tokenflow/sim/models/data/")}
+    assert inside == {path.name for path in (ROOT / "engine/tokenflow/sim/models/data").iterdir()}
+    assert "tokenflow/sim/models/hardware.toml" in names
+    assert not any(name.endswith((".csv", ".gz", ".jsonl")) for name in names)
+
+
 def test_all_packages_are_inside_and_typed(names: set[str]) -> None:
     for package in ("tokenflow", "tokenflowd", "tfctl", "tokenflow_tui"):
         assert f"{package}/__init__.py" in names
