@@ -45,5 +45,10 @@ def test_a_daemon_that_talks_nonsense_does_not_disturb_the_shell(complete, daemo
     assert complete("abort", "tf-") == []
 
 
+@pytest.mark.parametrize("command", [("start",), ("restart",), ("profile", "show"), ("profile", "diff")])
+def test_profile_names(complete, command):
+    assert complete(*command, "demo") == ["demo-cpu"]
+
+
 def test_commands(complete):
     assert "transfers" in complete("tr")

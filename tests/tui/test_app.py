@@ -204,6 +204,23 @@ async def test_a_daemon_that_goes_is_told_and_found_again(app, daemon):
             assert "trying again" not in text_of(app)
 
 
+async def test_a_restart_of_the_daemon_or_of_the_engine_is_told(app, daemon):
+    async with app.run_test(size=(120, 24)):
+        await filled(app)
+        assert "anew" not in text_of(app)
+        answer = daemon.status
+
+        def another(part):
+            document = answer()
+            getattr(document, part).pid += 7
+            return document
+
+        daemon.status = lambda: another("engine")
+        await until(lambda: "the engine was started anew" in text_of(app))
+        daemon.status = lambda: another("daemon")
+        await until(lambda: "the daemon was restarted" in text_of(app))
+
+
 async def test_a_daemon_that_does_not_answer_is_told_and_waited_for(app, daemon):
     async with app.run_test(size=(120, 20)):
         await filled(app)

@@ -110,6 +110,13 @@ def test_header_has_overload_forecast_and_alarms():
     assert lines[4] == "▲ and 3 more alarms: tfctl status"
 
 
+def test_nothing_from_a_log_breaks_the_screen():
+    status = status_document(EngineState.FAILED)
+    status.engine.reason = "killed\n\x1b[2Jby\tsomebody"
+    (first, *_) = texts(header_lines(status, LOOK))
+    assert "killed  [2Jby somebody" in first
+
+
 def test_a_start_shows_how_far_it_is():
     (first, *_) = texts(header_lines(status_document(EngineState.STARTING), LOOK))
     assert "loading weights  ████▉······· 41 %" in first

@@ -19,9 +19,9 @@ def header_lines(status: StatusDocument, look: Look, alarm_limit: int | None = N
     mark = "▲" if look.unicode else "!"
     shown = status.alarms if alarm_limit is None else status.alarms[:alarm_limit]
     for alarm in shown:
-        cells = [Cell(f"{mark} {alarm.message}", Role.WARN)]
+        cells = [Cell(f"{mark} {_one_line(alarm.message)}", Role.WARN)]
         if alarm.hint and alarm_limit is not None:
-            cells.append(Cell(alarm.hint, Role.FAINT))
+            cells.append(Cell(_one_line(alarm.hint), Role.FAINT))
         lines.append(cells)
     if len(shown) < len(status.alarms):
         lines.append([Cell(f"{mark} and {len(status.alarms) - len(shown)} more alarms: tfctl status", Role.WARN)])
@@ -33,7 +33,7 @@ def _engine_line(status: StatusDocument, look: Look) -> list[Cell]:
     glyph = formats.engine_glyph(engine.state, unicode=look.unicode)
     line = [Cell(f"{glyph} {engine.state}", engine_role(engine.state))]
     line += [Cell(text, Role.STRONG) for text in (engine.model,) if text]
-    line += [Cell(text) for text in (engine.profile, engine.reason or engine.progress) if text]
+    line += [Cell(_one_line(text)) for text in (engine.profile, engine.reason or engine.progress) if text]
     if engine.progress_ratio is not None:
         bar = formats.bar(engine.progress_ratio, _BAR_CELLS, unicode=look.unicode)
         line.append(Cell(f"{bar} {formats.percent(engine.progress_ratio)}"))
@@ -67,6 +67,11 @@ def _load_line(status: StatusDocument, look: Look) -> list[Cell]:
     stall_s = status.quality.stall_s_total
     line.append(Cell(f"stalled {formats.seconds(stall_s)}", Role.WARN if stall_s > 0 else Role.FAINT))
     return line
+
+
+def _one_line(text: str) -> str:
+    """What comes from a log may hold anything: no line break and no control character gets onto the screen."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _used_ratio(capacity: Capacity) -> float | None:

@@ -27,6 +27,7 @@ _REBUILT_COUNT = 120  # moments that the timelines are made of after a jump, at 
 _REBUILD_LIMIT_S = 0.15
 _NEAR_COUNT = 40  # so many moments forth are taken one by one
 _TREND_COUNT = 260
+_RESTART_SHOWN_S = 15.0
 Lines = list[list[Cell]]
 
 
@@ -45,6 +46,8 @@ class Scene:
         self._shown: Moment | None = None
         self._shown_index: int | None = None  # known while moments are shown one after the other
         self._trouble: str | None = None
+        self._pids: tuple[int | None, int | None] = (None, None)  # of daemon and engine, as last seen
+        self._restart: tuple[float, str] | None = None  # when it was noticed, and the words for it
         self._heard_s: float | None = None  # wall time of the last moment without trouble
         self.chosen_rid: str | None = None
         self.filtered: tuple[str, int, int] | None = None  # the filter, rows that match, rows in all
@@ -73,6 +76,7 @@ class Scene:
         if moment.trouble is not None:
             return False
         self._heard_s = moment.at_s
+        self._notice_restarts(moment)
         self.tunables = moment.tunables or self.tunables
         self.history.append(moment, packed)
         if not self.clock.is_live:
@@ -80,6 +84,19 @@ class Scene:
         self._timelines.take(moment)
         self._shown, self._shown_index = moment, None
         return True
+
+    def _notice_restarts(self, moment: Moment) -> None:
+        """What was counted before is gone then; said for a while."""
+        status = moment.status
+        if status is None or status.daemon is None:
+            return
+        pids = (status.daemon.pid, status.engine.pid)
+        daemon_pid, engine_pid = self._pids
+        self._pids = (pids[0], pids[1] or engine_pid)
+        if daemon_pid is not None and pids[0] != daemon_pid:
+            self._restart = (moment.at_s, "the daemon was restarted")
+        elif engine_pid is not None and pids[1] not in (None, engine_pid):
+            self._restart = (moment.at_s, "the engine was started anew: its counts begin at zero")
 
     def looks(self, span_s: float) -> list[Packed]:
         """The moments of the last `span_s` seconds up to where the clock stands."""
@@ -132,6 +149,10 @@ class Scene:
             lines.append([Cell(self._trouble, Role.BAD), *self._age()])
         elif moment is None and self.player is None:
             lines.append([Cell("asking the daemon", Role.FAINT)])
+        if self._restart is not None and self._heard_s is not None:
+            noticed_s, words = self._restart
+            if self._heard_s - noticed_s < _RESTART_SHOWN_S:
+                lines.append([Cell(words, Role.WARN)])
         if self.clock.is_frozen:
             lines.append([Cell("FROZEN: space goes on", Role.WARN)])
         elif not self.clock.is_live and self.player is None:

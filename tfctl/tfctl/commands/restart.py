@@ -7,6 +7,7 @@ import typer
 from tfctl.operations import follow, reporter
 from tfctl.options import Drain, EngineArgsCommand, WaitForIt, engine_args
 from tfctl.output import INTERRUPTED, Role, note, write_json, write_line
+from tfctl.profile_names import complete
 from tfctl.session import Session
 from tokenflow.wire import OperationDocument, RestartRequest, StatusDocument
 
@@ -18,7 +19,12 @@ def restart(
     ctx: typer.Context,
     profile: Annotated[
         str | None,
-        typer.Argument(metavar="PROFILE", show_default=False, help="Another profile than the one that runs."),
+        typer.Argument(
+            autocompletion=complete,
+            metavar="PROFILE",
+            show_default=False,
+            help="Another profile than the one that runs.",
+        ),
     ] = None,
     drain_s: Drain = None,
     wait: WaitForIt = True,

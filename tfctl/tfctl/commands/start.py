@@ -9,6 +9,7 @@ from tfctl.client import Client
 from tfctl.operations import follow, reporter
 from tfctl.options import EngineArgsCommand, WaitForIt, engine_args
 from tfctl.output import INTERRUPTED, Role, note, write_json, write_line
+from tfctl.profile_names import complete
 from tfctl.session import Session
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, TokenFlowError
 from tokenflow.wire import EngineState, OperationDocument, StartRequest, StatusDocument
@@ -20,7 +21,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def start(
     ctx: typer.Context,
     profile: Annotated[
-        str | None, typer.Argument(metavar="PROFILE", show_default=False, help="See: tfctl profile list.")
+        str | None,
+        typer.Argument(autocompletion=complete, metavar="PROFILE", show_default=False, help="See: tfctl profile list."),
     ] = None,
     wait: WaitForIt = True,
 ) -> None:

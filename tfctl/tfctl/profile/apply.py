@@ -10,6 +10,7 @@ from tfctl.options import Drain
 from tfctl.output import note, write_json, write_line
 from tfctl.profile.changes import find_changes
 from tfctl.profile.diff import change_lines, running_profile
+from tfctl.profile_names import complete
 from tfctl.profiles import valid_contents
 from tfctl.session import Session
 from tokenflow.errors import ConflictError
@@ -21,7 +22,10 @@ _HELD_ABOVE = (Origin.FILE, Origin.ENVIRONMENT, Origin.PERSISTED)  # stronger th
 
 def apply(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="See: tfctl profile list.")],
+    name: Annotated[
+        str,
+        typer.Argument(autocompletion=complete, metavar="NAME", show_default=False, help="See: tfctl profile list."),
+    ],
     restart: Annotated[
         bool, typer.Option("--restart", show_default=False, help="Restart the engine where that is needed.")
     ] = False,

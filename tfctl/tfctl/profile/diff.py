@@ -8,6 +8,7 @@ import typer
 from tfctl.documents import ProfileChange, ProfileDiffDocument
 from tfctl.output import Look, Role, write_json, write_line
 from tfctl.profile.changes import find_changes
+from tfctl.profile_names import complete
 from tfctl.profiles import valid_contents
 from tfctl.session import Session
 from tokenflow.errors import ConflictError
@@ -19,10 +20,17 @@ _WORDS = {Applies.LIVE: "at once", Applies.DRAIN: "new streams", Applies.RESTART
 
 def diff(
     ctx: typer.Context,
-    first: Annotated[str, typer.Argument(metavar="OLD", show_default=False, help="A profile.")],
+    first: Annotated[
+        str, typer.Argument(autocompletion=complete, metavar="OLD", show_default=False, help="A profile.")
+    ],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="NEW", show_default=False, help="Another; with one, it is NEW and OLD is what runs."),
+        typer.Argument(
+            autocompletion=complete,
+            metavar="NEW",
+            show_default=False,
+            help="Another; with one, it is NEW and OLD is what runs.",
+        ),
     ] = None,
 ) -> None:
     """Show what two profiles differ in, and when the engine would work with the new values."""

@@ -7,6 +7,7 @@ import typer
 
 from tfctl.documents import ProfileDocument, ProfilesDocument, ProfileSummary
 from tfctl.output import Role, write_json, write_line
+from tfctl.profile_names import complete
 from tfctl.profiles import find_faults, find_profiles, read_profile
 from tfctl.session import Session
 
@@ -49,7 +50,10 @@ def _in_one_line(profile: ProfileSummary) -> str:
 
 def show(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="See: tfctl profile list.")],
+    name: Annotated[
+        str,
+        typer.Argument(autocompletion=complete, metavar="NAME", show_default=False, help="See: tfctl profile list."),
+    ],
 ) -> None:
     """Show a profile's contents and where it comes from."""
     session = Session(ctx)

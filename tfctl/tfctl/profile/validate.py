@@ -7,6 +7,7 @@ import typer
 
 from tfctl.documents import CheckedProfile, ProfileCheckDocument
 from tfctl.output import Role, write_json, write_line
+from tfctl.profile_names import complete
 from tfctl.profiles import check_profiles, find_profile
 from tfctl.session import Session
 from tokenflow.errors import ConfigurationError
@@ -16,7 +17,12 @@ def validate(
     ctx: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", show_default=False, help="Names, or paths of files; without any, all."),
+        typer.Argument(
+            autocompletion=complete,
+            metavar="NAME",
+            show_default=False,
+            help="Names, or paths of files; without any, all.",
+        ),
     ] = None,
 ) -> None:
     """Check profiles as a start does, and show every fault with its line.
