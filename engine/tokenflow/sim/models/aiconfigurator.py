@@ -5,6 +5,7 @@ extra `sim` installs it). Some hundred of its steps are fitted like the tables o
 """
 
 import json
+import logging
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,6 +60,7 @@ def live_model(gpu: str, model: str, memory_bytes: float, link: Link, overhead_r
 
 def step_samples(system: str, model: str, *, tp: int = 1, gemm: str = "bfloat16") -> Iterator[StepSample]:
     """Steps over the grid of this module. `gemm` is the package's name for how weights are multiplied; KV is bf16."""
+    logging.getLogger(PACKAGE).setLevel(logging.ERROR)  # it warns of tables that a dense model does not need
     from aiconfigurator_core.sdk.engine import EngineHandle
 
     try:
