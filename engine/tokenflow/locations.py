@@ -94,12 +94,14 @@ def user_socket() -> Path:
 
 def profile_folders() -> list[tuple[str, Path]]:
     """(origin, folder) of profiles, weakest first: a later one hides an earlier one of the same name."""
-    return [
+    folders = [
         ("built-in", _shipped("profiles")),
         ("host", _SYSTEM_CONFIG / "profiles.d"),
         ("user", user_config_folder() / "profiles"),
-        ("state", user_state_folder() / "profiles"),
+        ("state", _SYSTEM_STATE / "profiles"),
     ]
+    own_state = user_state_folder() / "profiles"
+    return folders if own_state == folders[-1][1] else [*folders, ("state", own_state)]
 
 
 def new_profile_folders() -> list[tuple[str, Path]]:
@@ -107,7 +109,7 @@ def new_profile_folders() -> list[tuple[str, Path]]:
 
     Root on a host with the service writes where the service looks; the state folder is for a read-only /etc.
     """
-    if os.geteuid() == 0 and _SYSTEM_CONFIG.is_dir():
+    if os.geteuid() == 0 and (_SYSTEM_CONFIG.is_dir() or _SYSTEM_STATE.is_dir()):
         return [("host", _SYSTEM_CONFIG / "profiles.d"), ("state", _SYSTEM_STATE / "profiles")]
     return [("user", user_config_folder() / "profiles"), ("state", user_state_folder() / "profiles")]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from document_samples import fixed
+from fake_daemon import FakeDaemon
 
 from tokenflow.tuning import Origin
 
@@ -113,6 +114,25 @@ def test_a_folder_that_takes_nothing_leads_to_the_state_folder(tfctl, folder, ho
         home / "XDG_STATE_HOME" / "tokenflow" / "profiles" / "new.toml",
     )
     assert "new" in tfctl("profile", "list", "-q").out.split()
+
+
+def test_root_writes_where_the_service_looks(tfctl, folder, home, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    (home / "lib").mkdir()
+    assert tfctl("profile", "create", "new", "-q").out == f"{home / 'etc' / 'profiles.d' / 'new.toml'}\n"
+    (home / "etc" / "profiles.d" / "new.toml").unlink()
+    (home / "etc" / "profiles.d").rmdir()
+    (home / "etc" / "profiles.d").write_text("")  # as a read-only /etc: nothing can be made there
+    assert tfctl("profile", "create", "new", "-q").out == f"{home / 'lib' / 'profiles' / 'new.toml'}\n"
+    found = {row["name"]: row["origin"] for row in json.loads(tfctl("profile", "list", "--json").out)["profiles"]}
+    assert found["new"] == "state"
+
+
+def test_a_user_of_the_systems_daemon_is_told_that_it_does_not_look_there(tfctl, folder, home):
+    (home / "run").mkdir()
+    with FakeDaemon(home / "run" / "control.sock"):
+        assert "sudo tfctl profile create" in tfctl("profile", "create", "new").err
+    assert tfctl("profile", "create", "other").err == ""
 
 
 def test_a_difference_says_when_it_applies(tfctl, folder):

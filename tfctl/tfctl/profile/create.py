@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from tfctl.documents import ProfileWrittenDocument
-from tfctl.output import write_json, write_line
+from tfctl.output import note, write_json, write_line
 from tfctl.profile.writing import check_name, parse, set_values, write_profile
 from tfctl.profiles import check_profiles, read_profile
 from tfctl.session import Session
 from tokenflow.errors import ConfigurationError
+from tokenflow.locations import socket_candidates
 
 _DEFAULT_BASE = "demo-cpu"
 
@@ -69,6 +70,13 @@ def create(
     else:
         write_line(f"{path}: made from {base} ({summary.origin})")
         write_line(session.next_step(f"start it: tfctl start {name}; look at it: tfctl profile show {name}"))
+        warn_if_unseen(session, origin)
+
+
+def warn_if_unseen(session: Session, origin: str) -> None:
+    """The system's daemon runs as another user and does not look into this one's folders."""
+    if origin == "user" and session.options.socket is None and session.find_socket() == socket_candidates()[0]:
+        note("the system's daemon does not look there; for it, do the same as root: sudo tfctl profile create ...")
 
 
 def _tunables(words: list[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tfctl.documents import ProfileWrittenDocument
 from tfctl.operations import Reporter, follow, reporter
 from tfctl.options import engine_args
 from tfctl.output import note, write_json, write_line
+from tfctl.profile.create import warn_if_unseen
 from tfctl.profile.hand import Hand
 from tfctl.profile.writing import check_name, parse, set_values, write_profile
 from tfctl.profiles import check_profiles, read_profile, valid_contents
@@ -69,7 +70,7 @@ def measure(
         contents = tomllib.loads(text)
         write_json(ProfileWrittenDocument(name=name or profile, origin=origin, path=str(path), contents=contents))
         return
-    _show(session, found, path, name or profile)
+    _show(session, found, path, origin)
 
 
 def _options(window_s: float, *, is_quick: bool) -> "Options":
@@ -194,7 +195,8 @@ def machine() -> str:
     return ", ".join(found)
 
 
-def _show(session: Session, found: "Measured", path: Path, name: str) -> None:
+def _show(session: Session, found: "Measured", path: Path, origin: str) -> None:
+    name = path.stem
     if session.options.quiet:
         write_line(str(path))
         return
@@ -217,4 +219,5 @@ def _show(session: Session, found: "Measured", path: Path, name: str) -> None:
     for text in found.skipped:
         note(f"not measured: {text}")
     write_line(f"written to {path}")
+    warn_if_unseen(session, origin)
     write_line(session.next_step(f"use it: tfctl restart {name}; look at it: tfctl profile show {name}"))
