@@ -52,6 +52,12 @@ def test_the_formulas_are_the_profile_s(write):
     prefill = StepWork(piece_count=2, new_tokens=100, pair_count=2550)
     assert model.step_s(prefill) == pytest.approx(0.03 + 0.004 + 0.05)
     assert (model.link.h2d_contention_ratio, model.link.fixed_s) == (0.4, 0.001)
+    assert model.source == "measured (profile measure), profile.toml"
+
+
+def test_figures_that_nobody_measured_are_not_called_measured(write):
+    model = read_calibration(write(PROFILE.replace('"measured"', '"derived"', 1)))
+    assert model.source.startswith("derived (profile measure)")
 
 
 @pytest.mark.parametrize(

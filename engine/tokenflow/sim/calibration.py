@@ -16,6 +16,8 @@ class _Step(msgspec.Struct, kw_only=True):
     fixed_s: float
     token_s: float
     row_s: float = 0.0
+    how: str = "measured"
+    source: str = ""
 
 
 class _Copy(msgspec.Struct, kw_only=True):
@@ -66,7 +68,7 @@ def _model(path: Path, document: dict[str, Any], found: _Performance) -> LinearM
     return LinearModel(
         gpu=str(made.get("machine", path.stem)) if isinstance(made, dict) else path.stem,
         model=str(served.get("served_name", "unnamed")) if isinstance(served, dict) else "unnamed",
-        source=f"measured, {path.name}",
+        source=f"{found.decode.how} ({found.decode.source or 'no source is named'}), {path.name}",
         kv_bytes_per_token=found.kv.bytes_per_token,
         link=Link(
             d2h_bytes_s=d2h.bytes_s,

@@ -113,7 +113,8 @@ def _kv_tokens(options: SimulateOptions, performance: PerformanceModel) -> int:
         if options.mem_fraction is not None:
             raise UsageError("both say how much KV memory there is", hint="leave one of the two out", field="kv-tokens")
         return options.kv_tokens
-    fraction = options.mem_fraction if options.mem_fraction is not None else _USUAL_MEM_FRACTION
+    usual = _USUAL_MEM_FRACTION if options.calibrate is None else 1.0  # a profile names the whole pool
+    fraction = options.mem_fraction if options.mem_fraction is not None else usual
     tokens = performance.kv_tokens(fraction)
     if tokens < 1:
         raise UsageError(
