@@ -45,11 +45,13 @@ class Andes:
         ttft_target_s: float = 1.0,
         swaps: bool = True,
         interval_s: float = INTERVAL_S,
+        horizon_s: float = HORIZON_S,
     ) -> None:
         self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=swaps)
         self._swaps = swaps
         self._pause = Action.PAUSE_OFFLOAD if swaps else Action.PAUSE_DROP
         self._interval_s = interval_s
+        self._horizon_s = horizon_s
         self._book = ReadingBook(ttft_target_s)
         self._next_s = 0.0
 
@@ -83,7 +85,7 @@ class Andes:
         """Memory is about to be full: whoever loses least leaves. One always stays."""
         view, rows = look.view, draft.running
         tok_s = 1.0 / look.performance.step_s(StepWork(rows.size, float(view.context_tokens[rows].sum())))
-        gain = readers.served(HORIZON_S, tok_s, np.zeros(len(view))) - readers.waiting(HORIZON_S)
+        gain = readers.served(self._horizon_s, tok_s, np.zeros(len(view))) - readers.waiting(self._horizon_s)
         for row in rows[np.lexsort((-view.serial[rows], gain[rows]))].tolist()[:-1]:
             if growth <= draft.free_tokens:
                 break
@@ -91,7 +93,7 @@ class Andes:
 
     def _choose(self, look: Look, draft: Draft, readers: Readers) -> None:
         lead_s = self._lead_s(look, draft)
-        waiting = readers.waiting(HORIZON_S)
+        waiting = readers.waiting(self._horizon_s)
         best: tuple[float, list[int], Floats] | None = None
         for size in self._batch_sizes(look, readers):
             rows, gain = self._pack(look, draft, readers, waiting, lead_s, size)
@@ -132,7 +134,7 @@ class Andes:
         view = look.view
         mean = float(view.context_tokens.mean())
         tok_s = 1.0 / look.performance.step_s(StepWork(size, size * mean))
-        gain = readers.served(HORIZON_S, tok_s, lead_s) - waiting
+        gain = readers.served(self._horizon_s, tok_s, lead_s) - waiting
         context = np.maximum(view.context_tokens, 1.0)
         room = view.engine.kv_total_tokens - draft.growth_tokens(HEADROOM_STEPS)
         rows: list[int] = []
@@ -159,7 +161,7 @@ class Andes:
             if victims is None:
                 continue
             stays = np.setdiff1d(draft.running, np.array(victims, np.intp))
-            stall = float(readers.stalled(HORIZON_S, float(lead_s[row]))[stays].sum())
+            stall = float(readers.stalled(self._horizon_s, float(lead_s[row]))[stays].sum())
             if gain[row] - cost - stall <= 0.0:
                 break
             for victim in victims:
