@@ -22,6 +22,7 @@ class PacedServer:
         self.prompts: list[list[int]] = []
         self.is_failing = False
         self.left_count = 0
+        self.key: str | None = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -43,7 +44,9 @@ class PacedServer:
             raise
         return response
 
-    async def info(self, _request: web.Request) -> web.Response:
+    async def info(self, request: web.Request) -> web.Response:
+        if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
         return web.json_response({"max_total_num_tokens": 4096, "max_running_requests": 8})
 
 
@@ -94,6 +97,15 @@ async def test_streams_that_fail_are_an_error(paced):
 async def test_the_older_route_is_asked_too(paced):
     _, url = paced
     assert (await read_facts(url)).slot_count == 8
+
+
+async def test_a_key_goes_along(paced):
+    server, url = paced
+    server.key = "secret"
+    with pytest.raises(OperationError, match="HTTP 401"):
+        await read_facts(url)
+    endpoint = endpoint_of(url, "m", "secret")
+    assert (await read_facts(url, endpoint.authorization())).pool_tokens == 4096
 
 
 async def test_a_server_that_is_not_there(paced):

@@ -41,3 +41,21 @@ def test_the_machine_is_told_without_its_name():
 
     assert " x " in machine()
     assert socket.gethostname() not in machine()
+
+
+def test_the_key_is_in_a_file_or_in_a_variable(tmp_path, monkeypatch):
+    from tfctl.profile.measure import _api_key
+    from tokenflow.errors import PermissionDeniedError, UsageError
+
+    path = tmp_path / "key"
+    path.write_text("from the file\n")
+    contents = {"engine": {"api_key_file": str(path)}}
+    monkeypatch.setenv("KEY", "from the variable")
+    assert _api_key(contents, None) == "from the file"
+    assert _api_key(contents, "KEY") == "from the variable"
+    assert _api_key({"engine": {}}, None) is None
+    with pytest.raises(UsageError):
+        _api_key(contents, "NOSUCH")
+    path.unlink()
+    with pytest.raises(PermissionDeniedError, match="cannot be read"):
+        _api_key(contents, None)

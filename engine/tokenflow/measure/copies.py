@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import cast
 
 BLOCK_BYTES = 64 << 20
+_COPIES_AT_ONCE = 4
 
 
 class Copier:
@@ -28,16 +29,18 @@ class Copier:
         self._stream = torch.cuda.Stream() if self._has_gpu else None
 
     def run(self, seconds: float, end: threading.Event | None = None) -> float:
-        """At least `seconds`, or until `end` is set."""
+        """At least `seconds`, or until `end` is set; a few copies in any case."""
         self._copy()
         self._wait()
         begin_s, count = time.perf_counter(), 0
-        while not end.is_set() if end is not None else time.perf_counter() - begin_s < seconds:
-            for _ in range(4):
+        while True:
+            for _ in range(_COPIES_AT_ONCE):
                 self._copy()
             self._wait()
-            count += 4
-        return float(count * self._source.numel()) / (time.perf_counter() - begin_s)
+            count += _COPIES_AT_ONCE
+            spent_s = time.perf_counter() - begin_s
+            if end.is_set() if end is not None else spent_s >= seconds:
+                return float(count * self._source.numel()) / spent_s
 
     def _copy(self) -> None:
         if self._stream is None:

@@ -1,5 +1,6 @@
 """What a server says of its own size: slots, pool, chunk, context."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -9,6 +10,7 @@ from tokenflow.errors import OperationError
 
 _ROUTES = ("/server_info", "/get_server_info")  # newer and older SGLang
 _LIMIT_S = 20.0
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class EngineFacts(msgspec.Struct, kw_only=True):
@@ -22,14 +24,14 @@ class EngineFacts(msgspec.Struct, kw_only=True):
     version: str | None = None
 
 
-async def read_facts(url: str) -> EngineFacts:
+async def read_facts(url: str, headers: Mapping[str, str] = _NO_HEADERS) -> EngineFacts:
     """Raises OperationError where the server does not say."""
     timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
     problem = "no answer"
     async with aiohttp.ClientSession(timeout=timeout) as session:
         for route in _ROUTES:
             try:
-                async with session.get(url.rstrip("/") + route) as response:
+                async with session.get(url.rstrip("/") + route, headers=headers) as response:
                     if response.status == 200:
                         return facts_of(await response.json(content_type=None))
                     problem = f"HTTP {response.status}"

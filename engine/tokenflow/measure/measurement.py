@@ -41,6 +41,7 @@ class Options:
     cycles: int = 6
     is_quick: bool = False
     seed: int = 1
+    api_key: str | None = None
 
 
 @dataclass(slots=True)
@@ -62,8 +63,9 @@ class Measured:
 
 async def measure(url: str, model: str, host: Host, report: Report, options: Options) -> Measured:
     """Of an idle engine. Raises OperationError where streams fail, TimedOutError and others of the daemon."""
-    facts = await read_facts(url)
-    endpoint, rng = endpoint_of(url, model), random.Random(options.seed)
+    endpoint = endpoint_of(url, model, options.api_key)
+    facts = await read_facts(url, endpoint.authorization())
+    rng = random.Random(options.seed)
     points = decode_points(facts, is_quick=options.is_quick)
     sizes = prefill_sizes(facts, is_quick=options.is_quick)
     total, done = len(points) + len(sizes) + _SWAP_WEIGHT + 2, 0

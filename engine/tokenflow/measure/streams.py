@@ -41,8 +41,8 @@ class PrefillSample:
     seconds: float
 
 
-def endpoint_of(url: str, model: str) -> Endpoint:
-    return Endpoint(url=url, model=model, api=Api.COMPLETIONS, extra_body={"ignore_eos": True})
+def endpoint_of(url: str, model: str, api_key: str | None = None) -> Endpoint:
+    return Endpoint(url=url, model=model, api=Api.COMPLETIONS, api_key=api_key, extra_body={"ignore_eos": True})
 
 
 def stream_plan(index: int, prompt_tokens: int, max_tokens: int, rng: random.Random) -> StreamPlan:

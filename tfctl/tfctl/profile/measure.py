@@ -22,7 +22,14 @@ from tfctl.profile.hand import Hand
 from tfctl.profile.writing import check_name, parse, set_values, write_profile
 from tfctl.profiles import check_profiles, read_profile, valid_contents
 from tfctl.session import Session
-from tokenflow.errors import ConfigurationError, ConflictError, DaemonUnreachableError, HostError
+from tokenflow.errors import (
+    ConfigurationError,
+    ConflictError,
+    DaemonUnreachableError,
+    HostError,
+    PermissionDeniedError,
+    UsageError,
+)
 from tokenflow.version import __version__
 from tokenflow.wire import (
     EngineState,
@@ -49,6 +56,15 @@ def measure(
     window_s: Annotated[
         float, typer.Option("--window", metavar="S", min=0.2, max=60, help="Seconds for each figure.")
     ] = 3.0,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key-env",
+            metavar="NAME",
+            show_default=False,
+            help="Variable with the engine's key; else from the profile's file.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", show_default=False, help="Fewer figures: a minute, and coarser.")
     ] = False,
@@ -59,8 +75,8 @@ def measure(
     """
     session = Session(ctx)
     check_name(name or profile)
-    valid_contents(profile)
-    run_options = _options(window_s, is_quick=quick)
+    key = _api_key(valid_contents(profile), api_key_env)
+    run_options = _options(window_s, is_quick=quick, api_key=key)
     with reporter(session) as report, _engine(session, profile, engine_args(ctx), report) as client:
         status = client.get("/v1/status", StatusDocument)
         found = _measure(client, status, report, run_options)
@@ -73,7 +89,25 @@ def measure(
     _show(session, found, path, origin)
 
 
-def _options(window_s: float, *, is_quick: bool) -> "Options":
+def _api_key(contents: dict[str, Any], variable: str | None) -> str | None:
+    """What clients of that engine must bring; None: nothing. Raises UsageError, PermissionDeniedError."""
+    if variable is not None:
+        if not os.environ.get(variable):
+            raise UsageError(f"the variable {variable} is not set", hint=f"export {variable}=...", field="api-key-env")
+        return os.environ[variable]
+    path = contents["engine"].get("api_key_file")
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise PermissionDeniedError(
+            f"the engine wants a key, and {path} cannot be read: {error.strerror}",
+            hint="as root, or with the key in a variable: tfctl profile measure --api-key-env NAME",
+        ) from error
+
+
+def _options(window_s: float, *, is_quick: bool, api_key: str | None) -> "Options":
     """Raises HostError where the load generator's packages are missing."""
     try:
         from tokenflow.measure.measurement import Options
@@ -82,7 +116,7 @@ def _options(window_s: float, *, is_quick: bool) -> "Options":
             f"measuring needs {error.name or 'packages'} that are not installed here",
             hint="pip install 'tokenflow-serving[bench]'",
         ) from error
-    return Options(window_s=window_s, is_quick=is_quick, cycles=3 if is_quick else 6)
+    return Options(window_s=window_s, is_quick=is_quick, cycles=3 if is_quick else 6, api_key=api_key)
 
 
 @contextmanager
@@ -107,8 +141,9 @@ def _engine(session: Session, profile: str, arguments: list[str], report: Report
 
 
 def _stop(client: Client, report: Reporter, *, is_daemon_ours: bool) -> None:
-    daemon = client.get("/v1/status", StatusDocument).daemon
+    daemon = None
     try:
+        daemon = client.get("/v1/status", StatusDocument).daemon
         operation = client.post("/v1/engine/stop", StopRequest(daemon=is_daemon_ours), OperationDocument)
         follow(client, operation, report, _STOP_LIMIT_S)
     except DaemonUnreachableError:
