@@ -151,7 +151,7 @@ TABLES = (
         "no exact twin, the quantum is the nearest.",
         [
             *_varied(_BASE, "safety factor", "--tune safety_factor={}", ("1", "1.5", "3", "20"), ("tokenflow",)),
-            *_varied(_BASE, "quantum s", "--tune quantum_s={}", ("0.5", "1", "1.5", "3"), ("tokenflow",)),
+            *_varied(_BASE, "quantum s", "--tune quantum_s={}", ("0.5", "1", "3", "6", "12"), ("tokenflow",)),
         ],
     ),
     Table(

@@ -5,6 +5,7 @@ TokenFlowError
 ├── UnsupportedError          1   known, but not possible here (yet)
 ├── OperationError            1   the action was tried and failed
 │   ├── EngineFailedError
+│   ├── SimulationError       a simulated run cannot go on
 │   └── ConflictError             another action is under way, or one is running already
 │       └── RevisionError         somebody has changed the tunables meanwhile
 ├── NotFoundError             1   no such request, operation
@@ -58,6 +59,10 @@ class OperationError(TokenFlowError):
 
 class EngineFailedError(OperationError):
     code, http_status = "engine_failed", 502
+
+
+class SimulationError(OperationError):
+    code = "simulation_failed"
 
 
 class ConflictError(OperationError):

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sim_rig import burst, by_rid, simulated, small_gpu
 
+from tokenflow.errors import SimulationError
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.tunables import Tunables
-from tokenflow.sim.faults import SimulationError
 from tokenflow.sim.policies import POLICIES, make_scheduler
 from tokenflow.sim.scheduler import StepRules, StepStyle
 from tokenflow.sim.settings import LoadOverlap

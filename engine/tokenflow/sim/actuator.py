@@ -6,7 +6,7 @@ from tokenflow.policy.cadence import WRITE_GRAIN_TOKENS
 from tokenflow.policy.plan import Action, Decision, Plan, Release, Write
 from tokenflow.policy.states import RequestState
 from tokenflow.policy.view import LOADING, PREEMPTED, PREFILLING, RUNNING, WAITING
-from tokenflow.sim.faults import SimulationError
+from tokenflow.sim.faults import fault
 from tokenflow.sim.scheduler import StepStyle
 from tokenflow.sim.state import EngineState
 from tokenflow.sim.streams import Stream
@@ -55,14 +55,14 @@ class Actuator:
         streams = self._state.streams
         code = streams.state(stream)
         if stream.rid != decision.rid:
-            raise SimulationError(f"the plan takes row {decision.row} for {decision.rid}, it is {stream.rid}")
+            raise fault(f"the plan takes row {decision.row} for {decision.rid}, it is {stream.rid}")
         if decision.action.is_pause != (code in (RUNNING, PREFILLING)):
-            raise SimulationError(f"the plan has {decision.action} for {stream.rid} in state {code}")
+            raise fault(f"the plan has {decision.action} for {stream.rid} in state {code}")
         if not decision.action.is_pause:
             if (decision.action is Action.ADMIT) != (code == WAITING):
-                raise SimulationError(f"the plan has {decision.action} for {stream.rid} in state {code}")
+                raise fault(f"the plan has {decision.action} for {stream.rid} in state {code}")
             if self._state.holder_count >= self._state.settings.slot_count:
-                raise SimulationError(f"the plan starts {stream.rid}, and no slot is free")
+                raise fault(f"the plan starts {stream.rid}, and no slot is free")
 
     def _start(self, stream: Stream, decision: Decision) -> None:
         state, streams = self._state, self._state.streams

@@ -11,7 +11,7 @@ from tokenflow.policy.view import PREEMPTED, PREFILLING, RUNNING
 from tokenflow.quality.goodput import GoodputLimits
 from tokenflow.sim import readers
 from tokenflow.sim.actuator import Actuator
-from tokenflow.sim.faults import SimulationError
+from tokenflow.sim.faults import fault
 from tokenflow.sim.gauge import TAIL_QUANTILE, Gauge
 from tokenflow.sim.memory import Memory
 from tokenflow.sim.performance import Link, PerformanceModel
@@ -102,7 +102,7 @@ class SimEngine:
                 self._wait()
             idle_turns = idle_turns + 1 if state.now_s == before_s else 0
             if idle_turns > _MOST_IDLE_TURNS:
-                raise SimulationError(f"nothing moves any more at {state.now_s:.3f} s; {self._standing()}")
+                raise fault(f"nothing moves any more at {state.now_s:.3f} s; {self._standing()}")
             self.clerk.series.take(state)
             if state.decode_times.count > FLUSH_COUNT:
                 self._flush_times()
@@ -206,7 +206,7 @@ class SimEngine:
         self._ask_again_s = max(self._ask_again_s, state.now_s + IDLE_DECISION_S)
         until_s = self._next_event_s()
         if until_s == _INFINITY or (until_s == self._ask_again_s and state.now_s - self._last_step_s > _MOST_IDLE_S):
-            raise SimulationError(f"nobody runs and nothing will happen at {state.now_s:.3f} s; {self._standing()}")
+            raise fault(f"nobody runs and nothing will happen at {state.now_s:.3f} s; {self._standing()}")
         state.now_s = max(until_s, state.now_s)
 
     def _retract(self) -> None:
@@ -217,7 +217,7 @@ class SimEngine:
         rows = (((codes == RUNNING) | (codes == PREFILLING)) & (streams.column("kv_device_tokens") > 0)).nonzero()[0]
         if not rows.size:
             paused = ((codes == PREEMPTED) & (streams.column("kv_device_tokens") > 0)).nonzero()[0]
-            raise SimulationError(f"the pool is full of {paused.size} paused requests' KV; {self._standing()}")
+            raise fault(f"the pool is full of {paused.size} paused requests' KV; {self._standing()}")
         latest = max((streams.rows[row] for row in rows.tolist()), key=lambda one: (one.request.arrival_s, one.rid))
         state.counts.forced_count += 1
         self._actuator.pause(latest, Action.PAUSE_DROP)

@@ -1,10 +1,10 @@
 """What ends a simulation: a scheduler that asks for the impossible, or a run that cannot go on."""
 
-from tokenflow.errors import OperationError
+from tokenflow.errors import SimulationError
+
+_HINT = "a fault of the simulator or of the policy: report it with this command line"
 
 
-class SimulationError(OperationError):
-    code = "simulation"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, hint="this is a fault of the simulator or of the policy: please report the command")
+def fault(message: str) -> SimulationError:
+    """To be raised."""
+    return SimulationError(message, hint=_HINT)
