@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tokenflow.errors import OperationError
 from tokenflow.measure.engine_facts import EngineFacts, facts_of
-from tokenflow.measure.measurement import Measured, performance
+from tokenflow.measure.measurement import Measured, decode_fit, performance
 from tokenflow.measure.plane import fit_plane
 from tokenflow.measure.points import DecodePoint, decode_points, prefill_sizes
 from tokenflow.measure.streams import DecodeSample, PrefillSample, decode_sample, stream_plan
@@ -154,6 +154,13 @@ def test_the_policy_expects_what_was_measured():
     fixed_s, row_s, token_s = priors["decode_step"]
     assert 8 / (fixed_s + 8 * row_s + 8 * 80 * token_s) == pytest.approx(measured().decode[4].tok_s, rel=0.01)
     assert (priors["d2h_bytes_s"], priors["schedule_s"]) == (1e9, 0.2)
+
+
+def test_steps_that_scatter_are_noticed():
+    found = measured()
+    assert decode_fit(found)[1] < 0.01
+    found.decode[0] = DecodeSample(1, 80, 3 * found.decode[0].tok_s)
+    assert decode_fit(found)[1] > 0.05
 
 
 def test_without_a_host_pool_the_rest_is_written():

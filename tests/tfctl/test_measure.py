@@ -59,3 +59,12 @@ def test_the_key_is_in_a_file_or_in_a_variable(tmp_path, monkeypatch):
     path.unlink()
     with pytest.raises(PermissionDeniedError, match="cannot be read"):
         _api_key(contents, None)
+
+
+@pytest.mark.parametrize(("load", "is_told"), [(0.1, False), (50.0, True)])
+def test_a_busy_machine_is_told(monkeypatch, load, is_told):
+    from tfctl.profile.measure import busy_with
+
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert (busy_with() is not None) is is_told

@@ -124,13 +124,16 @@ async def _try_copies(found: Measured, seconds: float) -> None:
         found.skipped.append(f"copies with both directions at once: {type(error).__name__}")
 
 
+def decode_fit(found: Measured) -> tuple[list[float], float]:
+    """Seconds fixed, per stream and per token of context, and the mean relative distance of the steps from that."""
+    features = [[1.0, sample.streams, sample.streams * sample.context_tokens] for sample in found.decode]
+    return fit_plane(features, [sample.step_s for sample in found.decode])
+
+
 def performance(found: Measured, made: dict[str, Any]) -> dict[str, Any]:
     """`[performance]` of a profile. `made`: when, with what and where."""
     source = f"tfctl profile measure on {made['machine']}, {made['at']}"
-    decode, decode_error = fit_plane(
-        [[1.0, sample.streams, sample.streams * sample.context_tokens] for sample in found.decode],
-        [sample.step_s for sample in found.decode],
-    )
+    decode, decode_error = decode_fit(found)
     prefill, prefill_error = fit_plane(
         [[1.0, sample.new_tokens] for sample in found.prefill], [sample.seconds for sample in found.prefill]
     )

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _DEFAULT = "demo-cpu"
 _STOP_LIMIT_S = 60.0
+_BUSY_RATIO = 0.5  # of the CPUs, before we begin
+_SCATTER_RATIO = 0.15  # of the steps about the formula, from which on they are not to be trusted
 
 
 def measure(
@@ -77,6 +79,8 @@ def measure(
     check_name(name or profile)
     key = _api_key(valid_contents(profile), api_key_env)
     run_options = _options(window_s, is_quick=quick, api_key=key)
+    if session.is_chatty and (busy := busy_with()) is not None:
+        note(f"warning: {busy}; the figures will be lower than the engine's own")
     with reporter(session) as report, _engine(session, profile, engine_args(ctx), report) as client:
         status = client.get("/v1/status", StatusDocument)
         found = _measure(client, status, report, run_options)
@@ -215,6 +219,15 @@ def _check(name: str, text: str) -> None:
     path.parent.rmdir()
 
 
+def busy_with() -> str | None:
+    """What the machine does beside us, where that is much; None where it is not, or cannot be told."""
+    try:
+        load, cpu_count = os.getloadavg()[0], os.cpu_count() or 1
+    except OSError:
+        return None
+    return f"something else runs here (load {load:.1f} on {cpu_count} CPUs)" if load > _BUSY_RATIO * cpu_count else None
+
+
 def machine() -> str:
     """`8 x Some CPU` and the GPUs, for a record: no host name."""
     model = platform.processor() or platform.machine()
@@ -231,6 +244,8 @@ def machine() -> str:
 
 
 def _show(session: Session, found: "Measured", path: Path, origin: str) -> None:
+    from tokenflow.measure.measurement import decode_fit
+
     name = path.stem
     if session.options.quiet:
         write_line(str(path))
@@ -253,6 +268,12 @@ def _show(session: Session, found: "Measured", path: Path, origin: str) -> None:
         write_line(f"{key:<13} {text}")
     for text in found.skipped:
         note(f"not measured: {text}")
+    scatter = decode_fit(found)[1]
+    if scatter > _SCATTER_RATIO:
+        note(
+            f"warning: decode steps scatter by {scatter:.0%} about their formula: was something else running? "
+            f"Again, and longer: tfctl profile measure --profile {name} --window 10"
+        )
     write_line(f"written to {path}")
     warn_if_unseen(session, origin)
     write_line(session.next_step(f"use it: tfctl restart {name}; look at it: tfctl profile show {name}"))
