@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from daemon_rig import Rig, run_daemon, write_profile
+from metrics_samples import facts, text_of
 from prometheus_rig import MONITORING, Prometheus, program, promtool, scraping
-from test_metrics import facts, text_of
 
 from tokenflow.wire import AlarmKind, GpuInfo
 from tokenflowd.gpus.watch import GpuWatch
