@@ -116,7 +116,11 @@ def test_the_pool_of_the_measured_4090_comes_out():
     assert load_model("h200", "llama3-8b").kv_tokens(0.88) == pytest.approx(868_000, rel=0.03)
     assert load_model("h200", "qwen2.5-32b").kv_tokens(0.3) == 0  # the weights alone are more
     # Four GPUs hold a quarter of the weights and of every token's KV each.
-    assert load_model("h100", "llama3-70b").kv_bytes_per_token == 327_680 / 4
+    large = load_model("h100", "llama3-70b")
+    assert large.kv_bytes_per_token * large.gpu_count == 327_680
+    assert large.gpu_count == 4
+    assert "bf16 GEMMs and bf16 KV, 4 GPUs" in large.source
+    assert load_model("h200", "llama3-8b-fp8").source.endswith("fp8 GEMMs and bf16 KV, x 1.107 for the engine")
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "Llama-3-8B", "llama3.1-8b", "Llama-3.1-8B"])

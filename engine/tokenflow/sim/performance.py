@@ -53,7 +53,14 @@ class PerformanceModel(Protocol):
         ...
 
     @property
-    def kv_bytes_per_token(self) -> float: ...
+    def gpu_count(self) -> int:
+        """GPUs of the tensor-parallel group."""
+        ...
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """On each GPU of the group."""
+        ...
 
     @property
     def link(self) -> Link: ...
@@ -90,6 +97,7 @@ class LinearModel:
     piece_s: float = 0.0
     new_token_s: float = 0.0
     pair_s: float = 0.0
+    gpu_count: int = 1
     prefill_fixed_s: float = 0.0  # of a step with prefill in it, instead of `step_fixed_s` if it is more
 
     def kv_tokens(self, mem_fraction: float) -> int:

@@ -52,7 +52,7 @@ def simulate_plan(options: SimulateOptions) -> SimulatePlan:
     settings = EngineSettings(
         slot_count=options.max_running,
         kv_tokens=_kv_tokens(options, performance),
-        host_tokens=int(options.host_gb * _GB / performance.kv_bytes_per_token),
+        host_tokens=int(options.host_gb * _GB / (performance.kv_bytes_per_token * performance.gpu_count)),
         page_tokens=options.page_tokens,
         step_overhead_s=options.step_overhead_ms / 1000.0,
         load_overlap=options.overlap,

@@ -27,6 +27,7 @@ class FittedModel:
     weight_bytes: float
     kv_bytes_per_token: float
     link: Link
+    gpu_count: int = 1
 
     def kv_tokens(self, mem_fraction: float) -> int:
         """KV tokens that fit beside the weights in this share of the device's memory. 0 if the weights do not fit."""

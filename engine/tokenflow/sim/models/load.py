@@ -58,6 +58,16 @@ def kv_bytes_per_token(model: str) -> int:
     return int(_KV_TENSORS * shape["layers"] * shape["kv_heads"] * shape["head_dim"] * _KV_ELEMENT_BYTES)
 
 
+def _source(document: dict[str, Any]) -> str:
+    """One line that says what the figures are: tables, dtypes, GPUs, and what is put upon kernel times."""
+    parts = [document["source"], f"{document['dtype']} GEMMs and {document['kv_dtype']} KV"]
+    if document["tp"] > 1:
+        parts.append(f"{document['tp']} GPUs")
+    if document["overhead_ratio"] != 1.0:
+        parts.append(f"x {document['overhead_ratio']} for the engine")
+    return ", ".join(parts)
+
+
 def _link(gpu: str) -> Link:
     figures = hardware()["gpus"][gpu]
     return Link(
@@ -76,13 +86,14 @@ def _from_document(gpu: str, model: str, document: dict[str, Any]) -> FittedMode
     return FittedModel(
         gpu=gpu,
         model=model,
-        source=document["source"],
+        source=_source(document),
         formula=formula_of(document["formula"]),
         overhead_ratio=document["overhead_ratio"],
         memory_bytes=hardware()["gpus"][gpu]["memory_bytes"],
         weight_bytes=hardware()["models"][model]["weight_bytes"] / tp,
         kv_bytes_per_token=kv_bytes_per_token(model) / tp,
         link=_link(gpu),
+        gpu_count=tp,
     )
 
 
