@@ -154,7 +154,7 @@ class Supervisor:
             self.stop(max(0.0, remaining_s), None)
 
     def autostart(self) -> None:
-        """Starts what somebody has started and nobody has stopped. What has become impossible is told in the log."""
+        """Starts what somebody has started and nobody has stopped. What has become impossible is told: `failed`."""
         wanted = wish.read(self._wish_path)
         if wanted is None:
             return
@@ -162,6 +162,8 @@ class Supervisor:
             self.start(wanted.profile, wanted.engine_args, AUTOSTARTED_BY)
         except TokenFlowError as error:
             log.warning("autostart_failed", profile=wanted.profile, code=error.code, message=error.message)
+            reason = f"{wanted.profile} could not be started: {error.message}"
+            self.lifecycle.set_phase(EngineState.FAILED, reason + (f" ({error.hint})" if error.hint else ""))
 
     def _keep_wish(self, draft: EnginePlan) -> None:
         if not self._settings.autostart:

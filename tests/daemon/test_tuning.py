@@ -144,6 +144,22 @@ async def test_a_broken_file_stops_the_start_and_says_how_to_go_on(rig):
     await rig.client.stop()
 
 
+async def test_an_engine_that_cannot_be_started_by_itself_is_told_in_the_status(home):
+    async with run_daemon(autostart=True, on_daemon_stop="stop") as rig:
+        await rig.client.start()
+        path = rig.daemon.paths.tuned
+    path.write_text("[tunables]\nquantum_s = 99\n")
+    async with run_daemon(autostart=True) as rig:
+        status = await rig.client.get("/v1/status")
+        assert status["engine"]["state"] == "failed"
+        assert f"{path}:2: tunables.quantum_s" in status["engine"]["reason"]
+        assert "tfctl tune --reset" in status["engine"]["reason"]
+        assert [alarm["kind"] for alarm in status["alarms"]] == ["engine_failed"]
+        await tune(rig, reset=["*"])
+        assert (await rig.client.start())["state"] == "done"
+        await rig.client.stop()
+
+
 async def test_levels_that_do_not_fit_together_are_refused_at_the_start(rig):
     path = write_profile("tight", "serve")
     path.write_text(path.read_text().replace("[tunables]", "[tunables]\noverload_enter_ratio = 0.6"))
