@@ -17,7 +17,7 @@ from tokenflow_tui.recording import read
 
 DATA = Path(__file__).parent / "data" / "burst.tfrec"
 SHIFT_ENV = "TOKENFLOW_TEST_SNAPSHOT_SHIFT"  # shows another moment: the test below wants a failure
-BEGIN, OVERLOAD, EXPLAINED, LATE = 0, 14, 31, 60
+BEGIN, OVERLOAD, TUNED, HELD, EXPLAINED = 0, 36, 44, 60, 75  # moments of the recording
 MAIN = (140, 40)
 SMALL = (80, 24)
 
@@ -31,13 +31,16 @@ SCREENS = {
     "colour-blind": (OVERLOAD, (120, 30), "", {"theme": "colour-blind"}),
     "high-contrast": (OVERLOAD, (120, 30), "", {"theme": "high-contrast"}),
     "light": (OVERLOAD, (120, 30), "", {"theme": "textual-light"}),
-    "detail-140x40": (EXPLAINED, MAIN, "slash t f - 6 3 e enter enter", {}),
-    "detail-80x24": (EXPLAINED, SMALL, "slash t f - 6 3 e enter enter", {}),
+    "detail-140x40": (EXPLAINED, MAIN, "slash 4 b 7 b 5 enter enter", {}),
+    "detail-80x24": (EXPLAINED, SMALL, "slash 4 b 7 b 5 enter enter", {}),
     "filter": (OVERLOAD, SMALL, "slash w a i t", {}),
     "sorted": (OVERLOAD, SMALL, "left left r", {}),
     "help": (OVERLOAD, (100, 50), "question_mark", {}),
     "idle": (BEGIN, SMALL, "", {}),
-    "late": (LATE, (120, 36), "end", {}),
+    "held": (HELD, (120, 36), "end", {}),
+    "tuning-110x40": (TUNED, (110, 40), "t right right right", {}),
+    "tuning-80x24": (TUNED, SMALL, "t right", {}),
+    "tuning-ascii": (TUNED, (100, 34), "t down down left", {"use_ascii": True}),
 }
 
 
@@ -62,6 +65,7 @@ def test_screen(name, snap_compare):
 
     async def settle(pilot):
         await pilot.press(*keys.split())
+        await app.workers.wait_for_complete()  # the comparison of the tuning panel
         before = None
         while before != (before := app.export_screenshot()):  # layout follows what was drawn, in the next turn
             await pilot.pause(0.05)

@@ -64,7 +64,7 @@ def _standing(row: RequestRow, bar_cells: int, look: Look) -> list[list[Cell]]:
         verdict = Cell("safe to pause", Role.GOOD) if row.preemptible else Cell("not safe to pause now", Role.WARN)
         lines.append([_label("a pause"), Cell(f"needs {formats.seconds(row.required_runway_s)}"), verdict])
     kv = f"{_count(row.kv_device_tokens, look)} tokens on the GPU, {_count(row.kv_host_tokens, look)} on the host"
-    stalls = f"{row.stall_count} stalls, {formats.seconds(row.stall_s)}"
+    stalls = f"{_counted(row.stall_count, 'stall')}, {formats.seconds(row.stall_s)}"
     times = f"age {formats.seconds(row.age_s)}, TTFT {formats.seconds(row.ttft_s, unicode=unicode)}"
     lines += [
         [_label("KV"), Cell(kv)],
@@ -72,7 +72,7 @@ def _standing(row: RequestRow, bar_cells: int, look: Look) -> list[list[Cell]]:
         [
             _label("so far"),
             Cell(stalls, Role.WARN if row.stall_count else Role.PLAIN),
-            Cell(f"{row.preemption_count} pauses"),
+            Cell(_counted(row.preemption_count, "pause")),
         ],
     ]
     return lines
@@ -142,6 +142,10 @@ def _term(value: object) -> str:
 
 def _count(value: int | None, look: Look) -> str:
     return formats.dash(unicode=look.unicode) if value is None else str(value)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _label(text: str) -> Cell:

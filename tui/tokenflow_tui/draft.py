@@ -9,7 +9,7 @@ from tfctl.views.cells import Cell
 from tfctl.views.comparison import value_text
 from tokenflow.tuning import TunableRow
 
-_KEY_CELLS, _VALUE_CELLS, _RANGE_CELLS = 22, 10, 24
+_KEY_CELLS, _VALUE_CELLS, _RANGE_CELLS = 22, 10, 28
 _WIDE_RATIO = 50.0  # from here on a slider goes by orders of magnitude
 
 
