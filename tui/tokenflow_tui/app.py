@@ -35,6 +35,7 @@ from tokenflow_tui.scene import Scene
 from tokenflow_tui.table import RequestTable
 
 REFRESH_S = 0.5
+PARTS = ("header", "trends", "transfers", "gpus", "detail", "bar")
 LOOKED_BACK_S = 180.0  # what the tuning panel replays
 TERMINATED = 128 + signal.SIGTERM
 
@@ -141,13 +142,20 @@ class LiveView(App[None]):
 
     def take(self, moment: Moment, packed: Packed | None = None) -> None:
         """Keeps a moment, and shows it unless the view stands elsewhere in time. A loss is told at once."""
-        if self._ended.is_set() or not self.screen_stack or not self.screen_stack[0].query("#body"):
+        if not self._is_whole():
             return  # on its way out
         is_shown = self.scene.take(moment, packed)
         if is_shown:
             self.renew()
         else:
             self._renew_panels("header", "bar")
+
+    def _is_whole(self) -> bool:
+        """Not before all parts are there, and not while they are taken down one by one."""
+        if self._ended.is_set() or not self.screen_stack:
+            return False
+        present = {widget.id for widget in self.screen_stack[0].walk_children(with_self=False)}
+        return present >= {*PARTS, "panels", "body"} and bool(self.screen_stack[0].query(RequestTable))
 
     def renew(self) -> None:
         """Draws the moment at which the view stands."""
@@ -157,7 +165,7 @@ class LiveView(App[None]):
             table.set_rows(rows)
         self._choose()
         self.screen_stack[0].query_one("#panels").set_class(self.scene.has_gpus and "gpus" not in self._hidden, "gpus")
-        self._renew_panels("header", "trends", "transfers", "gpus", "detail", "bar")
+        self._renew_panels(*PARTS)
 
     def _renew_panels(self, *names: str) -> None:
         for name in names:
