@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from tokenflow.policy.groups import Rotation
 from tokenflow.policy.kv_full import begin
-from tokenflow.policy.overload import admitted
+from tokenflow.policy.overload import admitted, in_overload
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.seekers import classify, order_of
 from tokenflow.policy.tunables import Tunables
@@ -18,6 +18,8 @@ from tokenflow.policy.view import View
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision. Returns at once where nobody wants a place and memory is ample."""
     turn = begin(view, tunables)
+    if turn.is_overloaded:
+        turn.tunables = in_overload(tunables)
     if turn.seekers.size:
         _serve(turn)
     return turn.close()
