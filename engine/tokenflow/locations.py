@@ -115,7 +115,8 @@ def new_profile_folders() -> list[tuple[str, Path]]:
 
 
 def settings_files() -> list[Path]:
-    return [_SYSTEM_CONFIG / "tokenflow.toml", user_config_folder() / "tokenflow.toml"]
+    """The host's, then the user's; for the host's service they are one."""
+    return list(dict.fromkeys([_SYSTEM_CONFIG / "tokenflow.toml", user_config_folder() / "tokenflow.toml"]))
 
 
 def systemd_folder() -> Path:

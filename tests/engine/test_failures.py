@@ -36,6 +36,12 @@ def test_a_killed_scheduler_is_told_within_five_seconds_and_start_recovers(own_e
     own_engine.start()
     first_pid = own_engine.status()["engine"]["pid"]
     scheduler_pid = pid_of(own_engine, "sglang::scheduler")
+    os.kill(scheduler_pid, signal.SIGSTOP)
+    document = status_within(own_engine, 5.0, "wedged")
+    assert f"kill -CONT {scheduler_pid}" in document["alarms"][0]["message"]
+    assert own_engine.tfctl("status").returncode == 4
+    os.kill(scheduler_pid, signal.SIGCONT)
+    status_within(own_engine, 5.0, "serving")
     os.kill(scheduler_pid, signal.SIGKILL)
 
     document = status_within(own_engine, 5.0, "failed")
