@@ -11,7 +11,7 @@ from aiohttp import web
 from tokenflow import locations
 from tokenflow.errors import ConfigurationError, OperationError, TokenFlowError
 from tokenflow.version import __version__
-from tokenflowd import engine_record, heartbeat, leftover, server
+from tokenflowd import engine_record, heartbeat, leftover, server, wedge_watch
 from tokenflowd import settings as daemon_settings
 from tokenflowd.changes import Changes
 from tokenflowd.context import Context
@@ -117,7 +117,14 @@ class Daemon:
             self._tasks.append(
                 asyncio.create_task(heartbeat.beat(self._manager, self._context.snapshots.status, self._changes))
             )
+        self._tasks.append(asyncio.create_task(self._watch_for_wedges()))
         self._record_flight()
+
+    async def _watch_for_wedges(self) -> None:
+        lifecycle = self.supervisor.lifecycle
+        await wedge_watch.watch(
+            lambda: self._settings.wedged_restart_s, self._context.snapshots.engine_state, lifecycle.give_up
+        )
 
     def _record_flight(self) -> None:
         if self._settings.flight_recorder_bytes:

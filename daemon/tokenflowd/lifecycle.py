@@ -23,7 +23,7 @@ from tokenflowd.changes import Changes
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.event_book import EventBook
-from tokenflowd.failure import Death
+from tokenflowd.failure import Death, Role
 from tokenflowd.paths import DaemonPaths
 from tokenflowd.plan import EnginePlan
 from tokenflowd.preflight import Report
@@ -204,6 +204,22 @@ class EngineLifecycle:
         self.set_phase(EngineState.FAILED, reason)
         await self._end(engine, EngineState.FAILED, reason, grace_s=_CRASH_GRACE_S, is_polite=False)
         return reason
+
+    async def give_up(self, reason: str) -> None:
+        """Ends an engine that serves nothing any more, as if it had failed. Nothing, where none is in service."""
+        engine = self.engine
+        if engine is None or self.phase is not EngineState.SERVING:
+            return
+        await self._cancel_guard()
+        self.set_phase(EngineState.FAILED, reason)
+        self._guard = asyncio.create_task(self._give_up(engine, reason))  # who wants to stop it now waits for that
+        await asyncio.wait([self._guard])
+
+    async def _give_up(self, engine: EngineProcess, reason: str) -> None:
+        await self._keep_report(engine, Death(Role.MAIN, engine.pid, None), reason)
+        await self._end(engine, EngineState.FAILED, reason, grace_s=_CRASH_GRACE_S, is_polite=False)
+        if self.on_failure is not None:
+            self.on_failure()
 
     async def _keep_report(self, engine: EngineProcess, death: Death, reason: str) -> None:
         report = crash_report.of(engine, death, reason, self._events.last(crash_report.KEPT_EVENTS), time.monotonic())

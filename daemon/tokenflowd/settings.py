@@ -53,6 +53,8 @@ class Settings(BaseSettings):
     """A step that takes longer than this with work present: `busy`."""
     wedged_after_s: float = Field(default=60.0, gt=0)
     """A step that takes longer than this with work present: `wedged`."""
+    wedged_restart_s: float = Field(default=0.0, ge=0)
+    """An engine that has been wedged for so long is ended and counts as failed; 0: never."""
     telemetry_stale_after_s: float = Field(default=3.0, gt=0)
     """No word from the scheduler for this long raises an alarm."""
     drain_s: float = Field(default=0.0, ge=0, le=86_400)

@@ -12,8 +12,10 @@ import pytest
 from daemon_rig import Rig, run_daemon, scripted_processes
 
 from tokenflow import locations
+from tokenflow.wire import EngineState
 from tokenflowd import crash_report, logfile
 from tokenflowd.restarts import RestartBook, RestartLimits
+from tokenflowd.wedge_watch import WedgePatience
 
 
 def test_restarts_wait_longer_each_time_and_end_at_the_limit():
@@ -117,6 +119,32 @@ async def test_an_http_process_that_does_not_answer_is_wedged(home: Path, monkey
         status = await rig.client.engine_becomes("wedged")
         [alarm] = [alarm for alarm in status["alarms"] if alarm["kind"] == "engine_wedged"]
         assert "the engine's HTTP process has not answered for" in alarm["message"]
+
+
+def test_patience_counts_from_the_first_look_that_found_it_wedged():
+    patience = WedgePatience(10.0)
+    looks = [("wedged", 0.0), ("wedged", 9.0), ("busy", 9.5), ("wedged", 10.0), ("wedged", 19.9), ("wedged", 20.0)]
+    assert [patience.is_over(EngineState(state), now_s) for state, now_s in looks] == [False] * 5 + [True]
+
+
+async def test_a_wedged_engine_is_given_up_where_that_is_asked_for(home: Path):
+    async with run_daemon(wedged_restart_s=1.0, restart_limit_count=1, restart_backoff_s=0.1) as rig:
+        started = await rig.client.start()
+        psutil.Process(started["result"]["pid"]).suspend()
+        await rig.client.engine_becomes("wedged")
+        await rig.client.engine_becomes("failed")
+        engine = (await rig.client.engine_becomes("serving"))["engine"]
+        assert engine["pid"] != started["result"]["pid"]
+        [report] = rig.daemon.paths.crashes.iterdir()
+        assert json.loads(report.read_text())["reason"] == "it was wedged for 1 s and has been ended"
+    async with run_daemon(wedged_after_s=0.5) as rig:  # nobody has asked for it
+        started = await rig.client.start()
+        process = psutil.Process(started["result"]["pid"])
+        process.suspend()
+        await rig.client.engine_becomes("wedged")
+        await asyncio.sleep(2.0)
+        assert (await rig.client.get("/v1/status"))["engine"]["state"] == "wedged"
+        process.resume()
 
 
 async def test_an_engine_with_an_older_plugin_runs_and_what_is_missing_is_told(rig: Rig):
