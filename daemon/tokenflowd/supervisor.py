@@ -22,6 +22,7 @@ from tokenflowd.plan import EnginePlan
 from tokenflowd.profiles import store
 from tokenflowd.record import EngineRecord
 from tokenflowd.restarts import RestartBook, RestartLimits
+from tokenflowd.revival import Revival
 from tokenflowd.settings import Settings
 
 log = structlog.get_logger()
@@ -58,14 +59,13 @@ class Supervisor:
         self._wanted: EnginePlan | None = None  # by the latest start
         self._is_stop_wanted = False
         self._wish_path = wish_path
-        self._restarts = RestartBook(_restart_limits(settings))
-        self._revival: asyncio.Task[None] | None = None
+        self._revival = Revival(RestartBook(_restart_limits(settings)), lifecycle, self._start_again)
         lifecycle.on_failure = self._on_failure
 
     @property
     def restart_count(self) -> int:
         """How often a failed engine was started again lately, without anybody asking."""
-        return self._restarts.count(time.monotonic())
+        return self._revival.count
 
     @property
     def running_operation(self) -> Operation | None:
@@ -154,16 +154,19 @@ class Supervisor:
             self.stop(max(0.0, remaining_s), None)
 
     def autostart(self) -> None:
-        """Starts what somebody has started and nobody has stopped. What has become impossible is told: `failed`."""
+        """Starts what somebody has started and nobody has stopped; tries again like after a failure, since a host that
+        has just booted may not be ready. What has become impossible is told: `failed`."""
         wanted = wish.read(self._wish_path)
         if wanted is None:
             return
         try:
-            self.start(wanted.profile, wanted.engine_args, AUTOSTARTED_BY)
+            operation = self.start(wanted.profile, wanted.engine_args, AUTOSTARTED_BY)
         except TokenFlowError as error:
             log.warning("autostart_failed", profile=wanted.profile, code=error.code, message=error.message)
             reason = f"{wanted.profile} could not be started: {error.message}"
             self.lifecycle.set_phase(EngineState.FAILED, reason + (f" ({error.hint})" if error.hint else ""))
+        else:
+            self._revival.begin_if_failed(operation, self._wanted)
 
     def _keep_wish(self, draft: EnginePlan) -> None:
         if not self._settings.autostart:
@@ -178,7 +181,7 @@ class Supervisor:
         """Takes over new settings: they hold for what is begun from now on."""
         self._settings = settings
         self.lifecycle.apply(settings)
-        self._restarts.limits = _restart_limits(settings)
+        self._revival.book.limits = _restart_limits(settings)
 
     async def wait_idle(self) -> None:
         """Returns when no operation runs any more."""
@@ -186,33 +189,19 @@ class Supervisor:
             await asyncio.wait([self._job])
 
     def _on_failure(self) -> None:
-        if self._restarts.limits.count and self.lifecycle.plan is not None and self.running_operation is None:
-            self._revival = asyncio.create_task(self._revive(self.lifecycle.plan))
+        if self.lifecycle.plan is not None and self.running_operation is None:
+            self._revival.begin(self.lifecycle.plan, self.lifecycle.reason or "the engine failed")
 
     def forget_revival(self) -> None:
         """Somebody has asked for something else."""
-        if self._revival is not None:
-            self._revival.cancel()
-            self._revival = None
+        self._revival.forget()
 
-    async def _revive(self, failed: EnginePlan) -> None:
-        """Starts it again as it ran, on the same port, until it serves or the limit is reached."""
-        limits, reason = self._restarts.limits, self.lifecycle.reason or "the engine failed"
-        while (wait_s := self._restarts.wait_s(time.monotonic())) is not None:
-            number = self.restart_count + 1
-            told = f"{reason}; it is started again in {wait_s:g} s ({number} of {limits.count})"
-            self.lifecycle.set_phase(EngineState.FAILED, told)
-            await asyncio.sleep(wait_s)
-            self._restarts.begin(time.monotonic())
-            draft = self._wanted = plan.make(failed.profile, list(failed.extra_arguments), port=failed.port)
-            operation = self._begin(OperationKind.START, RESTARTED_BY, self._starter(draft))
-            await self.wait_idle()
-            if operation.error is None:
-                return
-            reason = operation.error.message
-        self.lifecycle.set_phase(
-            EngineState.FAILED, f"{reason}; given up after {limits.count} restarts in {limits.window_s:g} s"
-        )
+    async def _start_again(self, draft: EnginePlan) -> TokenFlowError | None:
+        """As an operation of its own. Returns what it has failed with."""
+        self._wanted = draft
+        operation = self._begin(OperationKind.START, RESTARTED_BY, self._starter(draft))
+        await self.wait_idle()
+        return operation.error
 
     def _starter(self, draft: EnginePlan) -> Callable[[Operation], Coroutine[Any, Any, None]]:
         async def work(operation: Operation) -> None:

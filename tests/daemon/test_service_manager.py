@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_rig import Client, scripted_processes
+from daemon_rig import ENGINE, Client, run_daemon, scripted_processes
 from test_process import COMMAND, LIMIT_S, answers, wait_for
 
 from tokenflow import locations
@@ -237,6 +238,25 @@ async def test_what_was_started_and_not_stopped_is_started_with_the_daemon(home:
                     assert (await client.get("/v1/status"))["engine"]["state"] == "stopped"
             process.terminate()
             process.wait(LIMIT_S)
+
+
+async def test_an_autostart_that_fails_is_tried_again(home: Path):
+    """As on a host that has just booted: what the engine needs comes a moment later."""
+    async with run_daemon(autostart=True, restart_limit_count=5, restart_backoff_s=0.1) as rig:
+        await rig.client.start()
+        rig.daemon.supervisor.stop(None, "the test, as a reboot", is_wish_kept=True)
+        await rig.client.engine_becomes("stopped")
+    ready = home / "ready"
+    program = home / "program"
+    program.write_text(f'#!/bin/sh\n[ -e {ready} ] || exit 3\nexec {shlex.join(ENGINE)} "$@"\n')
+    program.chmod(0o755)
+    async with run_daemon(
+        autostart=True, restart_limit_count=50, restart_backoff_s=0.1, engine_command=[str(program)]
+    ) as rig:
+        status = await rig.client.engine_becomes("failed")
+        ready.touch()
+        status = await rig.client.engine_becomes("serving")
+        assert status["engine"]["profile"] == "scripted"
 
 
 async def test_a_service_keeps_its_engine_and_says_so_in_its_settings(home: Path):
