@@ -23,6 +23,7 @@ class PacedServer:
         self.is_failing = False
         self.left_count = 0
         self.key: str | None = None
+        self.step_s = STEP_S
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -35,7 +36,7 @@ class PacedServer:
         try:
             for total in range(1, body["max_tokens"] + 1):
                 now_s = asyncio.get_running_loop().time()
-                await asyncio.sleep(STEP_S - now_s % STEP_S)
+                await asyncio.sleep(self.step_s - now_s % self.step_s)
                 chunk = {"choices": [{"text": "x"}], "usage": {"completion_tokens": total}}
                 await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
             await response.write(b"data: [DONE]\n\n")
@@ -76,6 +77,14 @@ async def test_streams_that_end_end_the_window(paced):
     _, url = paced
     sample = await measure_decode(endpoint_of(url, "m"), DecodePoint(2, 10, 40), 60.0, random.Random(1))
     assert sample.tok_s > 0
+
+
+async def test_a_slow_engine_gets_more_time(paced):
+    server, url = paced
+    server.step_s = 0.1
+    sample = await measure_decode(endpoint_of(url, "m"), DecodePoint(1, 10, 1000), 0.3, random.Random(1))
+    assert sample.tok_s == pytest.approx(10.0, rel=0.5)
+    assert sample.context_tokens >= 18  # twenty steps and more, not three
 
 
 async def test_prefill_is_the_fastest_of_a_few(paced):

@@ -18,6 +18,7 @@ _LOOK_S = 0.02
 _START_LIMIT_S = 300.0
 _LEAST_MOMENTS = 4  # at which tokens came, in each part of a window
 _PARTS = 5
+_MOST_WINDOWS = 10  # of the time for one figure, on a machine that is too slow for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ def stream_plan(index: int, prompt_tokens: int, max_tokens: int, rng: random.Ran
 
 
 async def measure_decode(endpoint: Endpoint, point: DecodePoint, window_s: float, rng: random.Random) -> DecodeSample:
-    """Counts tokens from the moment in which all streams run until `window_s` later, or until the first one ends.
+    """Counts tokens from the moment in which all streams run until `window_s` later, or until the first one ends; for
+    longer where hardly anything came in that time.
 
     Raises OperationError where streams fail.
     """
@@ -68,13 +70,22 @@ async def measure_decode(endpoint: Endpoint, point: DecodePoint, window_s: float
     task = asyncio.create_task(run.execute())
     try:
         begin_s = await _all_run(run, task)
-        while run.elapsed_s() < begin_s + window_s and all(recorder.is_live for recorder in run.recorders):
-            await asyncio.sleep(_LOOK_S)
+        await _window(run, begin_s, window_s)
     finally:
         run.cancel()
         await task
     times_s = [recorder.result().token_times_s for recorder in run.recorders]
     return decode_sample(point, times_s, begin_s)
+
+
+async def _window(run: LoadRun, begin_s: float, window_s: float) -> None:
+    """Over after `window_s` and enough steps, or when the first stream ends; a slow machine gets more time."""
+    begun = [recorder.token_count for recorder in run.recorders]
+    while all(recorder.is_live for recorder in run.recorders) and run.elapsed_s() < begin_s + _MOST_WINDOWS * window_s:
+        made = min(recorder.token_count - count for recorder, count in zip(run.recorders, begun, strict=True))
+        if made >= _PARTS * _LEAST_MOMENTS and run.elapsed_s() >= begin_s + window_s:
+            return
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _all_run(run: LoadRun, task: "asyncio.Task[object]") -> float:
