@@ -38,8 +38,9 @@ from tokenflow.wire import (
     Tail,
     Transfers,
 )
-from tokenflow_tui.app import REFRESH_S, LiveView
+from tokenflow_tui.app import LiveView
 from tokenflow_tui.moment import Moment, pack
+from tokenflow_tui.reading import REFRESH_S
 
 UPDATE_COUNT = 40
 LIMIT_ROWS, LIMIT_CPU_S = 256, 0.010
@@ -97,7 +98,7 @@ def moment_of(count: int, turn: int) -> Moment:
 async def update_cpu_s(count: int, keys: list[str]) -> float:
     """Median CPU seconds of this process from one moment handed over until the screen is drawn."""
     app = LiveView(Path("/nonexistent/control.sock"))
-    app._poll = lambda feed: None  # type: ignore[method-assign, assignment]  # moments come from here alone
+    app._poll = lambda: None  # type: ignore[method-assign, assignment]  # moments come from here alone
     moments = [moment_of(count, turn) for turn in range(UPDATE_COUNT)]
     packed = [pack(moment) for moment in moments]
     taken_s = []

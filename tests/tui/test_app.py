@@ -224,7 +224,7 @@ async def test_a_restart_of_the_daemon_or_of_the_engine_is_told(app, daemon):
 async def test_a_daemon_that_does_not_answer_is_told_and_waited_for(app, daemon):
     async with app.run_test(size=(120, 20)):
         await filled(app)
-        app._feed._client.timeout_s = 0.2
+        app._reading.feed._client.timeout_s = 0.2
         gate = threading.Event()
         answer, daemon.status = daemon.status, lambda: (gate.wait(20), answer())[1]
         await until(lambda: "has not answered within" in text_of(app))

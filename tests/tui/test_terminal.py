@@ -111,6 +111,19 @@ def test_a_lost_daemon_leaves_a_clean_terminal(open_top, daemon):
     terminal.assert_clean()
 
 
+def test_a_fault_of_the_view_is_one_line_and_a_clean_terminal(open_top, daemon, folder, monkeypatch):
+    (folder / "sitecustomize.py").write_text(
+        "import tokenflow_tui.scene as scene\n"
+        "def fail(self, width, height):\n    raise ValueError('planted')\n"
+        "scene.Scene.transfers = fail\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))
+    terminal = open_top()
+    assert terminal.end() == 1
+    assert b"unexpected ValueError: planted" in terminal.printed
+    terminal.assert_clean()
+
+
 def test_an_unknown_theme_is_a_usage_error(open_top):
     terminal = open_top("--theme", "nosuch")
     assert terminal.end() == 2

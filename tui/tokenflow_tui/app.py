@@ -1,5 +1,6 @@
 """The live view: how its parts lie on the screen, and what its keys do."""
 
+import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,18 +27,18 @@ from tokenflow_tui.hand import OperatorHand
 from tokenflow_tui.help import HelpScreen, key_text
 from tokenflow_tui.history import History
 from tokenflow_tui.keys import VIEW_KEYS, allowed
-from tokenflow_tui.layout import BESIDE_CELLS, CSS, LOW_LINES, TALL_LINES, WIDE_CELLS
-from tokenflow_tui.moment import Moment, Packed, pack
-from tokenflow_tui.palette import DEFAULT_THEME, THEMES, cursor_of, styles_of
+from tokenflow_tui.layout import CSS
+from tokenflow_tui.moment import Moment, Packed
+from tokenflow_tui.palette import DEFAULT_THEME, THEMES, styles_of
 from tokenflow_tui.panel import Panel
+from tokenflow_tui.parts import Parts
+from tokenflow_tui.reading import REFRESH_S, Reading
 from tokenflow_tui.recording import Recorder, Recording
 from tokenflow_tui.scene import Scene
 from tokenflow_tui.table import RequestTable
 
-REFRESH_S = 0.5
-PARTS = ("header", "trends", "transfers", "gpus", "detail", "bar")
+DEBUG_ENV = "TOKENFLOW_DEBUG"
 LOOKED_BACK_S = 180.0  # what the tuning panel replays
-TERMINATED = 128 + signal.SIGTERM
 
 
 class LiveView(App[None]):
@@ -66,12 +67,12 @@ class LiveView(App[None]):
         self.theme = theme or DEFAULT_THEME
         self._look = Look(unicode=not use_ascii, socket=explicit)
         self._is_readonly = is_readonly or recording is not None
-        self._feed = None if path is None else Feed(path, explicit=explicit)
+        self._reading = Reading(None if path is None else Feed(path, explicit=explicit), recorder)
         self._hand = OperatorHand(explicit)
         self._acting = Acting(self, self._hand, is_ascii=use_ascii)
-        self._recorder = recorder
-        self._ended = threading.Event()
+        self.failure: Exception | None = None  # a fault of the view itself, which has ended it
         self._hidden: set[str] = set()
+        self._parts = Parts(self)
         self.scene = Scene(self._look, None if recording is None else History.of(recording.moments))
         self.scene.say = say
         self.scene.note = None if recording is None else recording.problem
@@ -93,85 +94,71 @@ class LiveView(App[None]):
 
     def on_mount(self) -> None:
         self.screen.set_class(not self._look.unicode, "ascii")
-        self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
-        self._restyle()
-        self._table.focus()
+        self.theme_changed_signal.subscribe(self, lambda _: self._parts.restyle())
+        self._parts.restyle()
+        self._parts.table.focus()
         self.set_interval(1.0, self._tick)
         self._catch_signals()
-        if self._feed is None:
+        if self.scene.player is not None:
             self._jump()
             self.set_interval(REFRESH_S, self._play)
         else:
-            self._poll(self._feed)
+            self._poll()
 
     def on_unmount(self) -> None:
-        self._ended.set()
-        if self._recorder is not None:
-            self._recorder.close()
+        self._reading.end()
 
-    @property
-    def _table(self) -> RequestTable:
-        return self.screen_stack[0].query_one(RequestTable)
+    def _handle_exception(self, error: Exception) -> None:
+        """No traceback reaches a user: the view ends, and its command tells what happened in one line."""
+        if self.is_headless or os.environ.get(DEBUG_ENV):
+            super()._handle_exception(error)
+        else:
+            self.failure = self.failure or error
+            self._terminate(1)
 
     def _catch_signals(self) -> None:
         """A terminal must be left as it was found, also by `kill` and by a connection that is lost."""
         if threading.current_thread() is not threading.main_thread() or self._loop is None:
             return
         for number in (signal.SIGTERM, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self._terminate, number)
+            self._loop.add_signal_handler(number, self._terminate, 128 + number)
 
-    def _terminate(self, number: int) -> None:
-        self._ended.set()
-        self.exit(return_code=128 + number)
+    def _terminate(self, return_code: int) -> None:
+        self._reading.ended.set()
+        self.exit(return_code=return_code)
 
     @work(thread=True, exclusive=True)
-    def _poll(self, feed: Feed) -> None:
-        while not self._ended.is_set():
-            moment = feed.read()
-            packed = None if moment.trouble is not None else pack(moment)
-            if packed is not None and self._recorder is not None:
-                self._recorder.take(packed)
-                self.scene.note = self._recorder.problem or f"recording to {self._recorder.path}"
+    def _poll(self) -> None:
+        def take(moment: Moment, packed: Packed | None) -> None:
             try:
                 self.call_from_thread(self.take, moment, packed)
             except RuntimeError:
                 if self.is_running:
-                    raise
-                return  # the app has ended meanwhile
-            self._ended.wait(REFRESH_S)
+                    raise  # else the app has ended meanwhile
+
+        self._reading.run(take)
 
     def take(self, moment: Moment, packed: Packed | None = None) -> None:
         """Keeps a moment, and shows it unless the view stands elsewhere in time. A loss is told at once."""
-        if not self._is_whole():
+        if self._reading.ended.is_set() or not self._parts.are_whole:
             return  # on its way out
+        if self._reading.note is not None:
+            self.scene.note = self._reading.note
         is_shown = self.scene.take(moment, packed)
         if is_shown:
             self.renew()
         else:
-            self._renew_panels("header", "bar")
-
-    def _is_whole(self) -> bool:
-        """Not before all parts are there, and not while they are taken down one by one."""
-        if self._ended.is_set() or not self.screen_stack:
-            return False
-        present = {widget.id for widget in self.screen_stack[0].walk_children(with_self=False)}
-        return present >= {*PARTS, "panels", "body"} and bool(self.screen_stack[0].query(RequestTable))
+            self._parts.renew("header", "bar")
 
     def renew(self) -> None:
         """Draws the moment at which the view stands."""
-        table = self._table
+        table = self._parts.table
         rows = self.scene.rows
         if rows is not None:
             table.set_rows(rows)
         self._choose()
-        self.screen_stack[0].query_one("#panels").set_class(self.scene.has_gpus and "gpus" not in self._hidden, "gpus")
-        self._renew_panels(*PARTS)
-
-    def _renew_panels(self, *names: str) -> None:
-        for name in names:
-            panel = self.screen_stack[0].query_one(f"#{name}", Panel)
-            if panel.display:
-                panel.renew()
+        self._parts.show_gpus(self.scene.has_gpus and "gpus" not in self._hidden)
+        self._parts.renew()
 
     def _play(self) -> None:
         player = self.scene.player
@@ -180,29 +167,18 @@ class LiveView(App[None]):
 
     def _choose(self) -> None:
         """The scene is told what the table knows: whose detail is wanted, and what is filtered."""
-        table, is_open = self._table, self.screen_stack[0].has_class("detail")
+        table, is_open = self._parts.table, self._parts.screen.has_class("detail")
         self.scene.chosen_rid = table.cursor_rid
         self.scene.filtered = (table.wanted, table.shown_count, table.row_count) if table.wanted else None
-        if self._feed is not None:
-            self._feed.wish.explained_rid = table.cursor_rid if is_open else None
+        if self._reading.feed is not None:
+            self._reading.feed.wish.explained_rid = table.cursor_rid if is_open else None
 
     def _tick(self) -> None:
         if self.scene.has_trouble:
-            self._renew_panels("header")
-
-    def _restyle(self) -> None:
-        styles = styles_of(self.theme_variables)
-        for panel in self.screen_stack[0].query(Panel):
-            panel.styles_in_use = styles
-            panel.renew()
-        self._table.restyle(styles, cursor_of(self.theme_variables))
+            self._parts.renew("header")
 
     def on_resize(self, event: Resize) -> None:
-        screen = self.screen_stack[0]
-        screen.set_class(event.size.width >= WIDE_CELLS, "wide")
-        screen.set_class(event.size.height >= TALL_LINES, "tall")
-        screen.set_class(event.size.height < LOW_LINES, "low")
-        screen.set_class(event.size.width >= BESIDE_CELLS, "beside")
+        self._parts.fit(event.size)
 
     # Keys --------------------------------------------------------------------------------------------------------
 
@@ -230,7 +206,7 @@ class LiveView(App[None]):
     def action_speed(self, factor: float) -> None:
         if self.scene.player is not None:
             self.scene.player.change_speed(factor)
-            self._renew_panels("bar")
+            self._parts.renew("bar")
 
     def _jump(self) -> None:
         self.scene.jump()
@@ -240,17 +216,17 @@ class LiveView(App[None]):
         self.query_one(FilterBar).open()
 
     def _leave_filter(self) -> None:
-        self._table.focus()
+        self._parts.table.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter":
-            self._table.set_filter(event.value)
+            self._parts.table.set_filter(event.value)
             self._choose()
-            self._renew_panels("bar")
+            self._parts.renew("bar")
 
     def action_go_back(self) -> None:
         """One thing at a time: the detail, the filter, the past."""
-        table = self._table
+        table = self._parts.table
         if self.screen.has_class("detail"):
             self.action_detail()
         elif table.wanted:
@@ -262,7 +238,7 @@ class LiveView(App[None]):
     def action_detail(self) -> None:
         self.screen.toggle_class("detail")
         self._choose()
-        self.call_after_refresh(self._renew_panels, "detail")
+        self.call_after_refresh(self._parts.renew, "detail")
 
     def action_scroll_side(self, by: int) -> None:
         self.query_one("#side", VerticalScroll).scroll_relative(y=by * 5, animate=False)
@@ -273,7 +249,7 @@ class LiveView(App[None]):
     def on_request_table_cursor_moved(self) -> None:
         self._choose()
         if self.screen.has_class("detail"):
-            self._renew_panels("detail")
+            self._parts.renew("detail")
 
     def action_show_or_hide(self, name: str) -> None:
         panel = self.query_one(f"#{name}")
@@ -282,13 +258,13 @@ class LiveView(App[None]):
         self.call_after_refresh(self.renew)
 
     def action_ended(self) -> None:
-        if self._feed is not None:
-            wish = self._feed.wish
+        if self._reading.feed is not None:
+            wish = self._reading.feed.wish
             wish.with_ended = not wish.with_ended
             self.notify("requests that have ended are shown" if wish.with_ended else "live requests only", timeout=2)
 
     def action_copy(self) -> None:
-        rid = self._table.cursor_rid
+        rid = self._parts.table.cursor_rid
         if rid is not None:
             self.copy_to_clipboard(rid)
             self.notify(f"copied {rid}", timeout=2)
@@ -314,7 +290,7 @@ class LiveView(App[None]):
         if not self.scene.clock.is_live:
             self.notify("the view is not live: space or Esc goes back, then again", severity="warning")
             return None
-        row = self._table.cursor_row
+        row = self._parts.table.cursor_row
         return row if row is not None and row.state.is_live else None
 
     def action_tune(self) -> None:

@@ -14,7 +14,8 @@ from tokenflow.tuning import ExplainDocument, TunablesDocument
 from tokenflow.wire import RequestsDocument, StatusDocument
 from tokenflow_tui.moment import Moment
 
-_EVENT_COUNT = 256  # looked at each time; what is more than that between two looks is not shown
+_FIRST_EVENTS = 256  # at the first look
+_FEW_EVENTS, _MANY_EVENTS = 32, 5000  # at every other; and where that did not reach back to the look before
 _T = TypeVar("_T")
 
 
@@ -85,11 +86,16 @@ class Feed:
 
     def _new_events(self, client: Client) -> list[EventRow]:
         """Those since the last look. At the first look: the last ones, for the timelines' sake."""
-        rows = list(client.stream("/v1/events", EventRow, {"n": _EVENT_COUNT}, silence_s=self._timeout_s))
-        seen = self._seen_sequence or 0
+        seen = self._seen_sequence
+        rows = self._last_events(client, _FIRST_EVENTS if seen is None else _FEW_EVENTS)
+        if seen is not None and rows and rows[0].sequence > seen + 1:
+            rows = self._last_events(client, _MANY_EVENTS)
         if rows:
             self._seen_sequence = rows[-1].sequence
-        return [row for row in rows if row.sequence > seen]
+        return rows if seen is None else [row for row in rows if row.sequence > seen]
+
+    def _last_events(self, client: Client, count: int) -> list[EventRow]:
+        return list(client.stream("/v1/events", EventRow, {"n": count}, silence_s=self._timeout_s))
 
     def _explained(self, client: Client, rid: str) -> ExplainDocument | None:
         """None for a request that has ended, and where the daemon cannot explain."""

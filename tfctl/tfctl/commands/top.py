@@ -70,6 +70,8 @@ def top(
         say=say,
     )
     view.run()
+    if view.failure is not None:
+        raise view.failure
     if view.return_code:
         raise typer.Exit(view.return_code)
 
