@@ -75,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ in ("__main__", "__mp_main__"):
+    from tokenflow.sglang import output
+
+    output.forgive()
     # Not on a plain import, so that tests and tools may read this module without being changed by it.
     if __name__ == "__main__":
         set_missing(engine_environment(sys.argv[1:], has_gpu()))
