@@ -25,7 +25,7 @@ from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Vari
 from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
 
 LINK_VERSION = 2
-_ADDED = {2: "the fill of the host pool and its alarm; tfctl abort; tfctl explain of a live request"}
+_ADDED = {2: "the fill of the host pool and its alarm; metrics by class; tfctl abort; tfctl explain of a live request"}
 LINK_ENV = "TOKENFLOW_LINK"
 
 TELEMETRY_SOCKET = "telemetry.sock"

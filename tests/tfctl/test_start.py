@@ -263,3 +263,13 @@ def test_stop_waits_for_an_on_demand_daemon_to_be_gone(tfctl, daemon):
     assert time.monotonic() - started_s >= 0.9
     assert outcome.out == "the engine has stopped; the daemon has ended\n"
     assert tfctl("stop").out == "nothing is running\n"
+
+
+def test_a_large_log_of_former_daemons_goes_aside(home):
+    log = bringing_up.daemon_log()
+    log.parent.mkdir(parents=True)
+    for size_bytes, names in ((10, ["daemon.log"]), (9 * 1024 * 1024, ["daemon.log.1"])):
+        log.write_bytes(b"x" * size_bytes)
+        bringing_up._turn_over(log)
+        assert sorted(path.name for path in log.parent.iterdir()) == names
+    bringing_up._turn_over(log)  # nothing there is nothing to do

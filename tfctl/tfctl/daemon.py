@@ -33,6 +33,7 @@ UNIT = "tokenflowd.service"
 START_LIMIT_S = 20.0
 _STOP_LIMIT_S = 40.0
 _LOST_RACE, _RACE_LIMIT_S = 1, 1.0
+_LOG_MOST_BYTES = 8 * 1024 * 1024
 _REAP_LIMIT_S = 1.0  # between the end of a process's sockets and of the process
 _FAREWELL = re.compile(r"tokenflowd: (?P<message>.*?)(?: \((?P<hint>[^()]*)\))?")
 _NEEDED_MODULES = ("tokenflowd.main", "aiohttp", "zmq", "structlog", "psutil", "pydantic_settings")
@@ -176,6 +177,7 @@ def _spawn(socket: Path, *, is_explicit: bool) -> SpawnedDaemon:
     log = daemon_log()
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
+        _turn_over(log)
         with log.open("ab") as stream:
             log_start_bytes = stream.tell()
             process = subprocess.Popen(
@@ -192,6 +194,12 @@ def _spawn(socket: Path, *, is_explicit: bool) -> SpawnedDaemon:
             hint="make the folder writable, or choose another one with XDG_STATE_HOME",
         ) from error
     return SpawnedDaemon(process, socket, log, log_start_bytes)
+
+
+def _turn_over(log: Path) -> None:
+    """A large log of former daemons goes aside; the one before it goes."""
+    if log.exists() and log.stat().st_size > _LOG_MOST_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def _check_installed() -> None:
