@@ -9,8 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tfctl.documents import Effect
+from tfctl.whatif import WhatIf
 from tokenflow_tui import scene
 from tokenflow_tui.app import LiveView
 from tokenflow_tui.recording import read
@@ -53,6 +56,14 @@ def utc(monkeypatch):
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def figures(monkeypatch):
+    """A picture must not change with every change of the policy; its own figures have tests of their own."""
+    made = Effect(safe_mean=2.75, pause_count=4, first_token_count=2, rescue_count=1, least_left_s=0.25, dry_count=0)
+    less = msgspec.structs.replace(made, safe_mean=1.5, pause_count=2, first_token_count=1, least_left_s=1.25)
+    monkeypatch.setattr(WhatIf, "effect", lambda self, tunables: made if tunables.safety_factor == 1.5 else less)
 
 
 @pytest.mark.parametrize("name", SCREENS)
