@@ -358,7 +358,7 @@ async def test_themes(daemon, theme):
         panel = app.query_one("#header", Panel)
         assert panel.render_line(0)._segments[0].style.color is not None
         app.theme = "textual-dark"
-        await until(lambda: panel.styles_in_use["good"].color.name == app.theme_variables["success"].lower())
+        await until(lambda: panel.styles_in_use["good"].color.name == app.theme_variables["text-success"].lower())
 
 
 async def test_panels_go_and_come(app):

@@ -53,7 +53,8 @@ def styles_of(variables: Mapping[str, str]) -> Styles:
     """From a theme's variables, as `App.theme_variables` has them."""
 
     def colour(name: str) -> str:
-        return _hex(variables, name) or _FALLBACK[name]
+        # The theme's colour made legible on its own ground: the plain one is too pale on a light theme.
+        return _hex(variables, f"text-{name}") or _hex(variables, name) or _FALLBACK[name]
 
     return {
         Role.PLAIN: Style(),
