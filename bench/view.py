@@ -135,9 +135,17 @@ def first_paint_s() -> float:
     """Wall seconds from `tfctl top` to the table's title on a terminal."""
     with tempfile.TemporaryDirectory(prefix="tf-") as folder:
         path = Path(folder) / "control.sock"
-        environment = {**os.environ, "XDG_STATE_HOME": folder, "TERM": "xterm-256color"}
+        environment = {
+            **os.environ,
+            "XDG_STATE_HOME": folder,
+            "TERM": "xterm-256color",
+            "TOKENFLOW_METRICS_LISTEN": "",  # another daemon of this host may have the port
+        }
         daemon = subprocess.Popen(
-            [sys.executable, "-m", "tokenflowd.main", "--socket", str(path)], env=environment, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "tokenflowd.main", "--socket", str(path)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             until_s = time.monotonic() + 30
