@@ -38,8 +38,8 @@ class Parts:
         """Draws what these panels have to say now; all of them where none is named."""
         for name in names or PANELS:
             panel = self.screen.query_one(f"#{name}", Panel)
-            if panel.display:
-                panel.renew()
+            if all(isinstance(part, Screen) or part.display for part in panel.ancestors_with_self):
+                panel.renew()  # what is hidden would be laid out all the same
 
     def show_gpus(self, is_shown: bool) -> None:
         self.screen.query_one("#panels").set_class(is_shown, "gpus")
