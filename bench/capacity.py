@@ -10,6 +10,7 @@ and the nearest context. The order of the two changes from round to round.
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a JSON line a round, appended")
     parser.add_argument("engine_args", nargs="*", help="more options of SGLang")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a time limit from outside ends the engine too
     ratios = []
     with tempfile.TemporaryDirectory(prefix="tfb-") as name:
         place = Place(Path(name))
