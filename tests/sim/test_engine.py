@@ -225,3 +225,12 @@ def test_a_prefill_pool_computes_prompts_beside_decoding_and_hands_them_over():
     alone = simulated(requests[:1], scheduler=make_scheduler("disaggregated", Tunables()), gpu=gpu)
     other_s = by_rid(alone)["r000001"].figures.end_s
     assert records["r000001"].figures.end_s < other_s + 0.5 * prefill_s  # not held up by the other's prompt
+
+
+@pytest.mark.parametrize("policy", ["tokenflow", "fcfs"])
+def test_hours_without_a_request_are_skipped(policy):
+    requests = [SimRequest(0.0, 50, 20, 10.0), SimRequest(7200.0, 50, 20, 10.0)]
+    engine = simulated(requests, scheduler=make_scheduler(policy, Tunables()))
+    assert [record.made_tokens for record in engine.clerk.records] == [20, 20]
+    assert by_rid(engine)["r000002"].figures.ttft_s < 0.1
+    assert engine.decision_count < 100

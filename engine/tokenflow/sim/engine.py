@@ -196,7 +196,12 @@ class SimEngine:
     def _wait(self) -> None:
         """Nothing can be computed: on to the next event, or make room where the pool is full."""
         state = self.state
-        if state.must_decide or (self._next is None and not len(state.streams)):
+        if not len(state.streams):
+            if self._next is not None:
+                state.now_s = max(self._next.arrival_s, state.now_s)
+                self._last_step_s = state.now_s
+            return
+        if state.must_decide:
             return
         is_full = bool(self._stepper.batch.size or state.filling)
         if is_full and state.transfers.next_awaited_s() == _INFINITY:
