@@ -72,6 +72,7 @@ class Chaos:
         self._client: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
+        self._status()  # `tfctl start` would bring up a daemon of its own, which ends with its engine
         self._start_engine()
         self._spawn_client()
         self._holds("no stream has begun", lambda: bool(self._live_rows()), limit_s=60.0)
