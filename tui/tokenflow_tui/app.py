@@ -178,7 +178,8 @@ class LiveView(App[None]):
             self._parts.renew("header")
 
     def on_resize(self, event: Resize) -> None:
-        self._parts.fit(event.size)
+        if self.screen_stack:
+            self._parts.fit(event.size)
 
     # Keys --------------------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class LiveView(App[None]):
         self._parts.table.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.input.id == "filter":
+        if event.input.id == "filter" and self._parts.are_whole:
             self._parts.table.set_filter(event.value)
             self._choose()
             self._parts.renew("bar")
@@ -247,6 +248,8 @@ class LiveView(App[None]):
         self.action_detail()
 
     def on_request_table_cursor_moved(self) -> None:
+        if not self._parts.are_whole:
+            return  # told on the way out
         self._choose()
         if self.screen.has_class("detail"):
             self._parts.renew("detail")
