@@ -115,8 +115,9 @@ def test_the_runway_of_a_stream_while_it_runs(engine):
         elapsed_s = later["age_s"] - earlier["age_s"]
         assert elapsed_s > 0.5
         assert later["generated_tokens"] > earlier["generated_tokens"]
+        stalled_s = later["stall_s"] - earlier["stall_s"]  # on a machine so slow that its reader waits for it
         assert later["consumed_tokens"] - earlier["consumed_tokens"] == pytest.approx(
-            2.0 * elapsed_s, abs=1.1
+            2.0 * (elapsed_s - stalled_s), abs=1.1
         )  # whole tokens
 
 
@@ -234,7 +235,7 @@ def test_a_bad_rate_is_refused_in_openais_shape(engine, client, rate, is_streame
     assert error.param == "X-TokenFlow-Rate"
     assert error.code == "invalid_value"
     assert "0.1 to 10000" in error.body["message"]
-    assert set(engine.rows("--all")) == before
+    assert set(engine.rows("--all")) <= before, "none of them became a request; old ones may have been forgotten"
 
 
 @pytest.mark.parametrize("rate", ["0.1", "10000"])
