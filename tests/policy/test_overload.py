@@ -161,7 +161,7 @@ def test_a_claim_beyond_what_one_stream_can_get_does_not_count():
 
 
 def test_the_admitted_are_the_oldest_that_fit():
-    assert admitted(view_of(40.0, 40.0, 10.0, 5.0, slot_count=2)).tolist() == [True, True, True, False]
+    assert admitted(view_of(40.0, 50.0, 10.0, 5.0, slot_count=2)).tolist() == [True, True, True, False]
     assert admitted(view_of(40.0, 70.0, 10.0, slot_count=1)).tolist() == [True, False, False]  # nobody overtakes
     assert admitted(view_of(500.0, 1.0, slot_count=1)).tolist() == [True, False]  # the oldest is always in
 

@@ -15,7 +15,6 @@ from tokenflow.policy.view import FINISHED, View
 
 ENTER_AFTER_S = 1.0
 LEAVE_AFTER_S = 5.0
-ADMITTED_RATIO = 0.9  # share of capacity that the admitted may ask for: taking turns costs the rest
 _OVERLOAD_QUANTA = 4.0
 _MOST_QUANTUM_S = 30.0
 _AVERAGING_S = 1.0  # time constant of the average of demand over capacity
@@ -81,8 +80,8 @@ def _switch(carry: Carry, tunables: Tunables, ratio: float, elapsed_s: float) ->
 
 
 def admitted(view: View) -> NDArray[np.bool_]:
-    """In overload: the oldest streams whose rates fit nine tenths of capacity and whose KV fits device and host
-    memory together, and at least as many as can run side by side.
+    """In overload: the oldest streams whose rates fit capacity and whose KV fits device and host memory together, and
+    at least as many as can run side by side.
 
     A few fast readers may ask for all of capacity, which a batch of a few does not reach: slots that stood empty then
     would make the queue longer for everybody, where plain first come first served would fill them.
@@ -99,7 +98,7 @@ def admitted(view: View) -> NDArray[np.bool_]:
     if order.size:
         rates = np.cumsum(demand_rates(view)[order])
         tokens = np.cumsum(np.fmax(view.context_tokens[order], 0.0))
-        can_be_served = (rates <= ADMITTED_RATIO * capacity_tok_s * (1.0 + 1e-9)) & (tokens <= memory_tokens)
+        can_be_served = (rates <= capacity_tok_s * (1.0 + 1e-9)) & (tokens <= memory_tokens)
         can_run_at_once = (np.arange(order.size) < view.engine.slot_count) & (tokens <= view.engine.kv_total_tokens)
         fits = can_be_served | can_run_at_once
         fits[0] = True
