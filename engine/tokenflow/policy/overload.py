@@ -15,7 +15,7 @@ from tokenflow.policy.view import FINISHED, View
 
 ENTER_AFTER_S = 1.0
 LEAVE_AFTER_S = 5.0
-_OVERLOAD_QUANTA = 4.0
+_OVERLOAD_QUANTA = 2.0
 _MOST_QUANTUM_S = 30.0
 _AVERAGING_S = 1.0  # time constant of the average of demand over capacity
 
@@ -58,7 +58,7 @@ def advance(view: View, tunables: Tunables, elapsed_s: float) -> OverloadState:
 
 @lru_cache(maxsize=8)
 def in_overload(tunables: Tunables) -> Tunables:
-    """The same with runs four times as long.
+    """The same with runs twice as long.
 
     The admitted ask for nearly all that can be served, so nobody gets far ahead, and with short runs they would take
     turns at every quantum: KV would move all the time (docs/policy.md, "Overload").
