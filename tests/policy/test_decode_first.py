@@ -42,6 +42,11 @@ def test_a_paused_reader_that_is_dry_counts_more_than_a_first_token():
     assert started(*few, *[paused(f"p{number}", 0.0, dry_s=1.0) for number in range(6)]) != []
 
 
+def test_hidden_reasoning_gains_no_runway():
+    hidden = [running(f"r{number}", 0.0, is_started=False) for number in range(6)]
+    assert started(*hidden, waiting("w")) == ["w"]
+
+
 def test_nobody_waits_beyond_the_bound():
     assert started(*crowd(0.0), waiting("w", arrival_s=0.0, since_s=0.0)) == ["w"]
 

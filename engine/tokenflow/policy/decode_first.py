@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats
 
@@ -19,10 +20,10 @@ def is_decode_first(turn: Turn, runs_s: Floats, group_s: float, first_count: int
     if not (step_s > 0.0 and runs_s.size):
         return False
     lacking_s = group_s - runs_s
-    short = lacking_s > 0.0
+    short = (lacking_s > 0.0) & view.is_started[turn.running]  # hidden tokens give no runway
     if not short.any():
         return False
-    rates = view.rate_tok_s[turn.running[short]]
+    rates = np.clip(view.rate_tok_s[turn.running[short]], MIN_RATE_TOK_S, MAX_RATE_TOK_S)
     saved_s = np.minimum(lacking_s[short], np.maximum(1.0 / rates - step_s, 0.0)).sum()
     lost_s = step_s * (tunables.weight_ttft * first_count + tunables.weight_stall * dry_count)
     return bool(tunables.weight_stall * saved_s > lost_s)
