@@ -1,10 +1,8 @@
-"""Commands to the scheduler, and what its refusals become."""
+"""The engine that commands go to, and how long they may take."""
 
 from typing import TYPE_CHECKING
 
-from tokenflow.errors import ConflictError, from_body
-from tokenflow.link import Reply
-from tokenflow.wire import ErrorBody
+from tokenflow.errors import ConflictError
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.link import COMMAND_LIMIT_S
 
@@ -22,17 +20,3 @@ def engine_of(context: "Context", why_not: str | None) -> EngineProcess | None:
     if why_not is None:
         return None
     raise ConflictError(f"no engine is serving, {why_not}", hint="tfctl start")
-
-
-def checked(reply: Reply) -> Reply:
-    """Raises what the scheduler has refused the command with."""
-    if reply.error_code is None:
-        return reply
-    raise from_body(
-        ErrorBody(
-            code=reply.error_code,
-            message=reply.error_message or "the engine refused the command",
-            hint=reply.error_hint or "tfctl status",
-            field=reply.error_field,
-        )
-    )

@@ -12,7 +12,7 @@ from tokenflow.link import Reply
 from tokenflow.policy.states import Mode
 from tokenflow.policy.tunables import Tunables, check, plain
 from tokenflow.tuning import ALL_KEYS, TuneRequest
-from tokenflowd.commands import LIMIT_S, checked
+from tokenflowd.commands import LIMIT_S
 from tokenflowd.effects import Effects
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.lifecycle import EngineLifecycle
@@ -75,7 +75,7 @@ class Tuner:
             untuned["mode"] = Mode.OBSERVE.value  # as at its start
         forgotten = _expanded(wish.reset)
         changes = {key: untuned[key] for key in forgotten} | wish.changes
-        before = checked(await engine.command(link.Ping()))
+        before = link.checked(await engine.command(link.Ping()))
         if wish.dry_run:
             return await self._tune(engine, wish, changes, who, dry_run=True)
         draft = None
@@ -106,13 +106,13 @@ class Tuner:
             deadline_s=time.monotonic() + LIMIT_S,
             who=who,
         )
-        return checked(await engine.command(command))
+        return link.checked(await engine.command(command))
 
     async def _read_back(self, engine: EngineProcess, reply: Reply, draft: TunedDraft | None) -> Reply:
         """What the engine works with now, not what it was told."""
         if draft is not None:
             draft.commit()
-        observed = checked(await engine.command(link.Ping()))
+        observed = link.checked(await engine.command(link.Ping()))
         if observed.revision == reply.revision and observed.tunables != reply.tunables:
             raise OperationError("the engine works with other values than it has taken", hint="look: tfctl tune")
         return observed

@@ -13,11 +13,10 @@ from tokenflow.errors import (
     PermissionDeniedError,
     TimedOutError,
     UnsupportedError,
-    from_body,
 )
 from tokenflow.locations import engine_records
 from tokenflow.policy.states import Mode
-from tokenflow.wire import ErrorBody, ModeDocument
+from tokenflow.wire import ModeDocument
 
 DEFAULT_LIMIT_S = 5.0
 
@@ -78,7 +77,7 @@ def _ask(folder: Path, command: link.Command, until_s: float, record: Path) -> l
         if socket.poll(left_ms, zmq.POLLOUT):
             socket.send_multipart([b"1", link.encode(command)])
             if socket.poll(_left_ms(until_s)):
-                return _checked(link.decode_reply(socket.recv_multipart()[-1]))
+                return link.checked(link.decode_reply(socket.recv_multipart()[-1]), hint="tfctl mode off --direct")
     raise TimedOutError(
         f"the engine of {record} did not answer on its link within {left_ms / 1000:.1f} s: it is hung or has ended",
         hint="wait longer: tfctl --timeout 60 mode off --direct; or end it: tfctl stop",
@@ -87,19 +86,6 @@ def _ask(folder: Path, command: link.Command, until_s: float, record: Path) -> l
 
 def _left_ms(until_s: float) -> int:
     return max(0, int(1000 * (until_s - time.monotonic())))
-
-
-def _checked(reply: link.Reply) -> link.Reply:
-    if reply.error_code is None:
-        return reply
-    raise from_body(
-        ErrorBody(
-            code=reply.error_code,
-            message=reply.error_message or "the engine refused the command",
-            hint=reply.error_hint or "tfctl mode off --direct",
-            field=reply.error_field,
-        )
-    )
 
 
 def _denied(path: Path) -> PermissionDeniedError:

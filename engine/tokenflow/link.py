@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from tokenflow.counters import Counters
+from tokenflow.errors import from_body
 from tokenflow.events import Event
 from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
-from tokenflow.wire import Capacity, Latency, PluginState, Quality, Transfers
+from tokenflow.wire import Capacity, ErrorBody, Latency, PluginState, Quality, Transfers
 
 LINK_VERSION = 2
 _ADDED = {2: "the fill of the host pool and its alarm; metrics by class; tfctl abort; tfctl explain of a live request"}
@@ -291,3 +292,17 @@ def decode_telemetry(body: bytes) -> Telemetry:
 
 def decode_deliveries(body: bytes) -> DeliveryBatch:
     return msgspec.msgpack.decode(body, type=DeliveryBatch)
+
+
+def checked(reply: Reply, hint: str = "tfctl status") -> Reply:
+    """Raises what the command was refused with; `hint` is for refusals that come without one."""
+    if reply.error_code is None:
+        return reply
+    raise from_body(
+        ErrorBody(
+            code=reply.error_code,
+            message=reply.error_message or "the engine refused the command",
+            hint=reply.error_hint or hint,
+            field=reply.error_field,
+        )
+    )

@@ -27,7 +27,7 @@ async def _carry_out(request: web.Request, *, is_held: bool) -> web.StreamRespon
     assert engine is not None
     deadline_s = time.monotonic() + commands.LIMIT_S
     kind = link.PauseRequest if is_held else link.ResumeRequest
-    reply = commands.checked(await engine.command(kind(rid=rid, deadline_s=deadline_s, who=who)))
+    reply = link.checked(await engine.command(kind(rid=rid, deadline_s=deadline_s, who=who)))
     assert reply.held_state is not None, "the scheduler names the state in which it took the command"
     context.changes.notify()
     plan = context.supervisor.lifecycle.plan

@@ -25,7 +25,7 @@ async def put_mode(request: web.Request) -> web.StreamResponse:
     before = context.snapshots.mode().mode
     note("mode", before, wish.mode)
     command = link.SetMode(mode=wish.mode, deadline_s=time.monotonic() + commands.LIMIT_S, who=who)
-    commands.checked(await engine.command(command))
+    link.checked(await engine.command(command))
     context.tuner.effects.note({"mode": before}, {"mode": wish.mode.value}, who)
     context.changes.notify()
     return answer(context.snapshots.mode())

@@ -18,7 +18,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
     context, rid = request.app[CONTEXT], request.match_info["rid"]
     engine = commands.engine_of(context, "so there is no request to explain")
     assert engine is not None
-    reply = commands.checked(await engine.command(link.ExplainStream(rid=rid)))
+    reply = link.checked(await engine.command(link.ExplainStream(rid=rid)))
     assert reply.explanation is not None, "the scheduler explains what it does not refuse"
     return answer(ExplainDocument(profile=_profile(context), **reply.explanation))
 
@@ -34,7 +34,7 @@ async def abort(request: web.Request) -> web.StreamResponse:
         reply = await engine.ask_frontend(link.AbortStream(rid=rid), commands.LIMIT_S)
         if reply is None:
             raise TimedOutError("the engine's HTTP process does not answer", hint="look at its log: tfctl logs -n 50")
-        commands.checked(reply)
+        link.checked(reply)
         context.events.note(EventKind.ABORTED, rid=rid, who=who, terms={"state": row.state.value})
         context.changes.notify()
     return answer(AbortDocument(profile=_profile(context), rid=rid, state=row.state))
