@@ -12,7 +12,7 @@ from typing import Any
 from tokenflow import link
 from tokenflow.errors import TimedOutError, UnsupportedError
 from tokenflow.policy.tunables import Tunables
-from tokenflowd import logfile, processes, shared_memory
+from tokenflowd import logcontext, logfile, processes, shared_memory
 from tokenflowd.event_book import EventBook, EventIntake
 from tokenflowd.failure import Death, Role
 from tokenflowd.link import EngineLink
@@ -65,7 +65,7 @@ class EngineProcess:
         self._known: dict[int, int] = {}
         self._shared_files: shared_memory.SharedFiles = {}
         self.watch(Role.MAIN, pid)
-        self._looks = asyncio.create_task(self._look())
+        self._looks = logcontext.detached(self._look())
 
     @classmethod
     def spawn(
@@ -123,7 +123,7 @@ class EngineProcess:
         """From now on the end of `pid` is the end of this engine."""
         if pid not in self._watches:
             self._roles[pid] = role
-            self._watches[pid] = asyncio.create_task(self._watch(role, pid))
+            self._watches[pid] = logcontext.detached(self._watch(role, pid))
 
     async def _watch(self, role: Role, pid: int) -> None:
         await processes.wait_for_exit(pid)

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from tokenflow.errors import PermissionDeniedError, TokenFlowError
+from tokenflowd import logcontext
 from tokenflowd.identity import Peer, Role, RoleGroups, peer_of, role_needed, role_of
 
 log = structlog.get_logger()
@@ -72,6 +73,7 @@ def make_guard(names: RoleNames) -> Middleware:
         peer, route = _peer(request), _route(request)
         asked = _Request(f"{request.method} {route}", peer, role_of(peer, own_uid, groups), names)
         _current.set(asked)  # each request has a task, and so a context, of its own
+        logcontext.bind(uid=peer.uid, rid=request.match_info.get("rid"))
         needed = role_needed(request.method, route)
         if needed is Role.VIEWER:
             return await handler(request)

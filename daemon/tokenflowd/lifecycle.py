@@ -18,7 +18,7 @@ import structlog
 from tokenflow.errors import ConfigurationError, EngineFailedError, OperationError, TimedOutError
 from tokenflow.events import EventKind, Term
 from tokenflow.wire import EngineState
-from tokenflowd import crash_report, engine_record, failure, logfile, plan, preflight, readiness, record
+from tokenflowd import crash_report, engine_record, failure, logcontext, logfile, plan, preflight, readiness, record
 from tokenflowd.changes import Changes
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
@@ -110,7 +110,7 @@ class EngineLifecycle:
         engine.serving_since_s = time.monotonic()
         self.set_phase(EngineState.SERVING)
         self.note()
-        self._guard = asyncio.create_task(self._fail_on_death(engine))
+        self._guard = logcontext.detached(self._fail_on_death(engine))
 
     def _spawn(self, plan_: EnginePlan) -> EngineProcess:
         settings = plan.plugin_settings(plan_.profile, self.levels.above_profile(plan_.profile))
@@ -212,7 +212,7 @@ class EngineLifecycle:
             return
         await self._cancel_guard()
         self.set_phase(EngineState.FAILED, reason)
-        self._guard = asyncio.create_task(self._give_up(engine, reason))  # who wants to stop it now waits for that
+        self._guard = logcontext.detached(self._give_up(engine, reason))  # who wants to stop it now waits for that
         await asyncio.wait([self._guard])
 
     async def _give_up(self, engine: EngineProcess, reason: str) -> None:

@@ -14,6 +14,7 @@ import zmq.asyncio
 from tokenflow import link
 from tokenflow.errors import TimedOutError
 from tokenflow.events import Event
+from tokenflowd import logcontext
 
 log = structlog.get_logger()
 COMMAND_LIMIT_S = 5.0
@@ -74,7 +75,7 @@ class EngineLink:
         self._telemetry.connect(f"ipc://{folder / link.TELEMETRY_SOCKET}")
         self.frontend = CommandChannel(self._context, folder / link.FRONTEND_SOCKET)
         self.scheduler = CommandChannel(self._context, folder / link.SCHEDULER_SOCKET)
-        self._task = asyncio.create_task(self._receive())
+        self._task = logcontext.detached(self._receive())
 
     async def _receive(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The daemon's own log: JSON lines for machines, colours for a terminal. `op` is the operation that a line is about."""
+"""The daemon's own log: JSON lines for machines, colours for a terminal. Whom a line is about: `logcontext`."""
 
 import logging
 from enum import StrEnum

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from tokenflow.errors import TokenFlowError
 from tokenflow.wire import EngineState
-from tokenflowd import plan
+from tokenflowd import logcontext, plan
 from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.operations import Operation
 from tokenflowd.plan import EnginePlan
@@ -36,12 +36,12 @@ class Revival:
 
     def begin(self, failed: EnginePlan, reason: str) -> None:
         if self.book.limits.count:
-            self._task = asyncio.create_task(self._revive(failed, reason))
+            self._task = logcontext.detached(self._revive(failed, reason))
 
     def begin_if_failed(self, operation: Operation, wanted: EnginePlan | None) -> None:
         """Of a start that nobody watches."""
         if self.book.limits.count and wanted is not None:
-            self._task = asyncio.create_task(self._follow(operation, wanted))
+            self._task = logcontext.detached(self._follow(operation, wanted))
 
     def forget(self) -> None:
         """Somebody has asked for something else. A start that is under way is theirs to interrupt."""

@@ -12,7 +12,7 @@ from tokenflow.errors import ConflictError, OperationError, TokenFlowError
 from tokenflow.events import EventKind, Term
 from tokenflow.link import Ping
 from tokenflow.wire import EngineState
-from tokenflowd import plan, wish
+from tokenflowd import logcontext, plan, wish
 from tokenflowd.draining import Drain
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.event_book import EventBook
@@ -247,7 +247,7 @@ class Supervisor:
     ) -> None:
         if before is not None and not before.done():
             await asyncio.wait([before])
-        structlog.contextvars.bind_contextvars(op=operation.id)  # of this task: all that it logs carries it
+        logcontext.bind(op=operation.id)
         try:
             await work(operation)
         except TokenFlowError as error:

@@ -22,3 +22,9 @@ def test_after_too_many_it_trips_and_says_so(caplog):
         guard.record("on_step", RuntimeError())
     assert guard.is_tripped
     assert "turns itself off" in caplog.text
+
+
+def test_a_fault_about_a_request_names_it(caplog):
+    with caplog.at_level(logging.ERROR):
+        FaultGuard().record("abort", ValueError("planted"), "rid-1")
+    assert "fault in abort (rid rid-1)" in caplog.text

@@ -4,9 +4,11 @@ from aiohttp import web
 
 from tokenflow.errors import ConflictError, UsageError
 from tokenflow.wire import RestartRequest, StartRequest, StopRequest
+from tokenflowd import logcontext
 from tokenflowd.context import CONTEXT, Context
 from tokenflowd.guard import caller, note, require
 from tokenflowd.identity import Role
+from tokenflowd.operations import Operation
 from tokenflowd.queries import seconds
 from tokenflowd.replies import answer, read_body
 
@@ -22,7 +24,7 @@ async def start(request: web.Request) -> web.StreamResponse:
         raise ConflictError("the daemon is ending", hint="tfctl start")
     operation = context.supervisor.start(wish.profile, wish.engine_args, caller())
     context.ending.forget()
-    return answer(operation.document(), 202)
+    return _begun(operation)
 
 
 async def stop(request: web.Request) -> web.StreamResponse:
@@ -34,7 +36,7 @@ async def stop(request: web.Request) -> web.StreamResponse:
     operation = context.supervisor.stop(_checked_drain(wish.drain_s), caller())
     if wish.daemon or context.ending.on_demand:
         context.ending.follow(operation)
-    return answer(operation.document(), 202)
+    return _begun(operation)
 
 
 async def restart(request: web.Request) -> web.StreamResponse:
@@ -43,7 +45,7 @@ async def restart(request: web.Request) -> web.StreamResponse:
     note("engine", _profile(context), wish.profile or _profile(context))
     operation = context.supervisor.restart(wish.profile, wish.engine_args, _checked_drain(wish.drain_s), caller())
     context.ending.forget()
-    return answer(operation.document(), 202)
+    return _begun(operation)
 
 
 async def shutdown(request: web.Request) -> web.StreamResponse:
@@ -52,15 +54,21 @@ async def shutdown(request: web.Request) -> web.StreamResponse:
     note("engine and daemon", _profile(context))
     operation = context.supervisor.stop(None, caller())
     context.ending.follow(operation)
-    return answer(operation.document(), 202)
+    return _begun(operation)
 
 
 async def get_operation(request: web.Request) -> web.StreamResponse:
     operation = request.app[CONTEXT].operations.find(request.match_info["id"])
+    logcontext.bind(op=operation.id)
     wait_s = seconds(request.query, "wait", 0.0, _MAX_WAIT_S)
     if wait_s:
         await operation.wait_for_news(wait_s)
     return answer(operation.document())
+
+
+def _begun(operation: Operation) -> web.Response:
+    logcontext.bind(op=operation.id)  # the audit line names it
+    return answer(operation.document(), 202)
 
 
 def _profile(context: Context) -> str | None:

@@ -27,7 +27,7 @@ class Aborter:
                 if state is not None and not state.finished:
                     self._send(manager, rid, state, 0)
             except Exception as error:  # noqa: BLE001 - fail open: SGLang's own abort comes after two seconds
-                self._guard.record("abort", error)
+                self._guard.record("abort", error, rid)
 
     def _send(self, manager: Any, rid: str, state: Any, try_count: int) -> None:
         if any(other != rid and other.startswith(rid) for other in manager.rid_to_state):
@@ -38,7 +38,7 @@ class Aborter:
                 self._retry_s[try_count], self._verify, manager, rid, state, try_count + 1
             )
         else:
-            logger.warning("tokenflow: request %s has not ended although it was aborted %d times", rid, try_count + 1)
+            logger.warning("tokenflow: rid %s has not ended although it was aborted %d times", rid, try_count + 1)
 
     def _verify(self, manager: Any, rid: str, state: Any, try_count: int) -> None:
         try:
@@ -47,4 +47,4 @@ class Aborter:
                 state.abort_sent = False
                 self._send(manager, rid, state, try_count)
         except Exception as error:  # noqa: BLE001
-            self._guard.record("abort", error)
+            self._guard.record("abort", error, rid)

@@ -21,13 +21,17 @@ class FaultGuard:
         """True once the plugin has turned itself off in this process."""
         return self.fault_count >= self._max_faults
 
-    def record(self, where: str, error: BaseException) -> None:
-        """Counts a fault; the same kind at the same place is logged once, with its traceback."""
+    def record(self, where: str, error: BaseException, rid: str | None = None) -> None:
+        """Counts a fault; the same kind at the same place is logged once, with its traceback.
+
+        `rid`: the request that it concerns, where it concerns one.
+        """
         self.fault_count += 1
         self.last_fault = f"{where}: {type(error).__name__}: {error}"
         key = f"{where}:{type(error).__name__}"
         if key not in self._reported:
             self._reported.add(key)
-            logger.error("tokenflow: fault in %s, stock serving goes on", where, exc_info=error)
+            of = "" if rid is None else f" (rid {rid})"
+            logger.error("tokenflow: fault in %s%s, stock serving goes on", where, of, exc_info=error)
         if self.fault_count == self._max_faults:
             logger.error("tokenflow: %d faults, the plugin turns itself off in this process", self.fault_count)

@@ -164,12 +164,14 @@ class CommandThread(threading.Thread):
                 self._guard.record("frontend link", error)
 
     def _reply_to(self, body: bytes) -> link.Reply:
+        command: link.Command | None = None
         try:
-            return self._answer(link.decode_command(body))
+            command = link.decode_command(body)
+            return self._answer(command)
         except msgspec.ValidationError as error:  # of a newer daemon: no fault of ours
             return _refusal("unsupported", f"this plugin does not know that: {error}")
         except Exception as error:  # noqa: BLE001 - the sender learns of it
-            self._guard.record("frontend command", error)
+            self._guard.record("frontend command", error, getattr(command, "rid", None))
             return _refusal("bad_command", str(error))
 
 

@@ -133,7 +133,7 @@ class SchedulerObserver:
                 reply.error_code, reply.error_message = "unsupported", f"this plugin does not know that: {error}"
                 reply.error_hint = "at a quiet time: tfctl restart --drain 60"
             except Exception as error:  # noqa: BLE001 - the sender learns of it; the loop goes on
-                self._guard.record("scheduler command", error)
+                self._guard.record("scheduler command", error, getattr(command, "rid", None))
                 reply = self._reply()
                 reply.error_code, reply.error_message = "bad_command", str(error)
             self._commands.send_multipart([*envelope, link.encode(reply)], zmq.NOBLOCK)

@@ -61,7 +61,7 @@ class TokenizerHooks:
                     annotation = Annotation(reader, stream.arrival_s, parent_rid, bool(tokenized.stream))
                     attach(tokenized.sampling_params, annotation)
         except Exception as error:  # noqa: BLE001 - fail open: the request goes on unannotated
-            self._frontend.guard.record("annotate", error)
+            self._frontend.guard.record("annotate", error, stream.rid)
 
     def _note(self, stream: StreamContext, output: Any) -> None:
         try:
@@ -70,7 +70,7 @@ class TokenizerHooks:
                 # Nobody is shown a model's reasoning as it is made, whatever becomes of it later.
                 stream.note_made(meta["id"], meta["completion_tokens"] - (meta.get("reasoning_tokens") or 0))
         except Exception as error:  # noqa: BLE001 - fail open: the output is the client's, the count only ours
-            self._frontend.guard.record("count made tokens", error)
+            self._frontend.guard.record("count made tokens", error, stream.rid)
 
 
 def _refuse_own_rid(obj: Any) -> None:
