@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from policy_rows import ENGINE, decide, engine_with, paused, running, view_of, waiting
 
+from tokenflow.policy.cadence import WRITE_GRAIN_TOKENS
 from tokenflow.policy.costs import departures, restores
 from tokenflow.policy.ledger import claims, freed_tokens, growth_tokens, open_ledger, unwritten_tokens
 from tokenflow.policy.plan import Action
@@ -183,6 +184,20 @@ def test_only_what_is_new_and_in_whole_pages_is_written():
     ]
     assert writes_of(*rows, **FAST) == [("a", 40)]
     assert writes_of(*rows, **FAST, page_tokens=16) == [("a", 32)]
+
+
+def test_pieces_that_nobody_would_write_are_not_listed():
+    """The engine and the simulator leave out what is shorter than the grain: the policy spends no budget on it."""
+    grain = WRITE_GRAIN_TOKENS
+
+    def lacking(rid, runway_s, tokens):
+        return running(rid, runway_s, kv_host_tokens=100 - tokens, kv_both_tokens=100 - tokens)
+
+    rows = [lacking("short", 9.0, grain - 1), lacking("enough", 8.0, grain), lacking("long", 7.0, 60)]
+    assert writes_of(*rows, **FAST) == [("enough", grain), ("long", 60)]
+    both = {"d2h_bytes_s": (grain + 60 + 0.5) / 0.0016}  # of the budget the short one takes nothing
+    assert writes_of(*rows, costs=both) == [("enough", grain), ("long", 60)]
+    assert writes_of(*rows, **FAST, host_free_tokens=grain + 5) == [("enough", grain)]  # 5 more are too short
 
 
 def test_no_more_is_written_than_the_host_has_room_for():

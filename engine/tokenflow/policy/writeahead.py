@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenflow.policy.cadence import WRITE_GRAIN_TOKENS
 from tokenflow.policy.ledger import sane_tokens, unwritten_tokens
 from tokenflow.policy.plan import Write
 from tokenflow.policy.tunables import Tunables
@@ -18,7 +19,8 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
     """Copies of running streams' KV, the longest runway first (the likeliest next victims), within the budget.
 
     The budget is what the link carries in `transfer_budget_ratio` of a step, less what is in flight, so that no
-    copy outlives the step it hides behind; and never more than `host_room_tokens`. Without `write_through` only
+    copy outlives the step it hides behind; and never more than `host_room_tokens`. Pieces under WRITE_GRAIN_TOKENS
+    wait until they have grown: nobody would write them. Without `write_through` only
     as much is written as the arrivals of one eviction's time will want (arrival rate x eviction tail x mean KV).
     `running` leaves out whom the plan pauses: those are written as they leave.
     """
@@ -28,14 +30,15 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
     budget_bytes = tunables.transfer_budget_ratio * engine.step_s * costs.d2h_bytes_s - engine.d2h_backlog_bytes
     budget_tokens = min(budget_bytes / engine.kv_bytes_per_token, host_room_tokens)
     page = max(engine.page_tokens, 1)
-    if not budget_tokens >= page:
+    least = max(page, WRITE_GRAIN_TOKENS)
+    if not budget_tokens >= least:
         return ()
     unwritten = unwritten_tokens(view, running)
     if page > 1:
         unwritten = unwritten // page * page  # whole pages only: the last one still grows
     if not tunables.write_through:
         budget_tokens = min(budget_tokens, _anticipated_tokens(view, running))
-    some = (unwritten >= page).nonzero()[0]
+    some = (unwritten >= least).nonzero()[0]
     if not some.size:
         return ()
     rows, unwritten = running[some], unwritten[some]
@@ -45,7 +48,7 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
         if unwritten[first].sum() >= budget_tokens:
             rows, unwritten, nearness = rows[first], unwritten[first], nearness[first]
     order = np.lexsort((view.serial[rows], view.arrival_s[rows], nearness))
-    return _cut(view, rows[order], unwritten[order], budget_tokens, page)
+    return _cut(view, rows[order], unwritten[order], budget_tokens)
 
 
 def _anticipated_tokens(view: View, running: Rows) -> float:
@@ -56,12 +59,13 @@ def _anticipated_tokens(view: View, running: Rows) -> float:
     return wanted - float(both[both >= device - view.engine.page_tokens].sum())
 
 
-def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int) -> tuple[Write, ...]:
-    rids = view.rids
+def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float) -> tuple[Write, ...]:
+    rids, page = view.rids, max(view.engine.page_tokens, 1)
+    least = max(page, WRITE_GRAIN_TOKENS)
     found: list[Write] = []
     for row, wanted in zip(rows.tolist(), tokens.tolist(), strict=True):
         granted = wanted if wanted <= budget_tokens else budget_tokens // page * page
-        if granted < page:
+        if granted < least:
             break
         found.append(Write(rids[row], row, int(granted)))
         budget_tokens -= granted
