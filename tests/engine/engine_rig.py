@@ -85,14 +85,19 @@ class Rig:
 
     def start_with_profile(self, **sections: dict[str, object]) -> None:
         """Brings them up under demo-cpu with sections of the profile changed."""
-        profile = tomlkit.parse((_PROFILES / f"{PROFILE}.toml").read_text())
-        profile["name"] = "changed"
-        for name, changes in sections.items():
-            profile.setdefault(name, tomlkit.table()).update(changes)
-        folder = self.folder / "config" / "tokenflow" / "profiles"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "changed.toml").write_text(tomlkit.dumps(profile))
+        self.write_profile("changed", **sections)
         self._start("changed")
+
+    def write_profile(self, name: str, **sections: dict[str, object]) -> Path:
+        """As demo-cpu, with sections changed. Returns where it is."""
+        profile = tomlkit.parse((_PROFILES / f"{PROFILE}.toml").read_text())
+        profile["name"] = name
+        for section, changes in sections.items():
+            profile.setdefault(section, tomlkit.table()).update(changes)
+        path = self.folder / "config" / "tokenflow" / "profiles" / f"{name}.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(tomlkit.dumps(profile))
+        return path
 
     def _start(self, profile: str, *engine_arguments: str) -> None:
         result = self.tfctl("start", profile, "--", "--port", "0", *engine_arguments)

@@ -1,16 +1,27 @@
-"""`tfctl profile measure` on the real engine, with two layers of made-up weights."""
+"""`tfctl profile measure` on the real engine, with two layers of made-up weights and a key."""
 
 import tomllib
 
+import pytest
+from engine_rig import Rig
+
 SMALL = ("--load-format", "dummy", "--json-model-override-args", '{"num_hidden_layers": 2}')
+QUICK = ("--as", "measured", "--quick", "--window", "0.5")
 
 
-def test_what_is_measured_is_accepted_and_used_by_a_start(own_engine):
-    rig = own_engine
-    measured = rig.tfctl(
-        *("profile", "measure", "--profile", "demo-cpu", "--as", "measured", "--quick", "--window", "0.5"),
-        *("--", "--port", "0", *SMALL),
-    )
+@pytest.fixture
+def keyed(own_engine: Rig) -> Rig:
+    """With a profile of that name, whose clients must bring a key."""
+    key_file = own_engine.folder / "clients.key"
+    key_file.write_text("sk-of-the-clients-2b9d\n")
+    key_file.chmod(0o600)
+    own_engine.write_profile("keyed", engine={"api_key_file": str(key_file)})
+    return own_engine
+
+
+def test_what_is_measured_is_accepted_and_used_by_a_start(keyed):
+    rig = keyed
+    measured = rig.tfctl("profile", "measure", "--profile", "keyed", *QUICK, "--", "--port", "0", *SMALL)
     assert measured.returncode == 0, measured.stderr + rig.log()
     rig.assert_nothing_left()  # the engine was started for this, and its daemon too
     path = rig.folder / "config" / "tokenflow" / "profiles" / "measured.toml"
@@ -25,5 +36,10 @@ def test_what_is_measured_is_accepted_and_used_by_a_start(own_engine):
     rig.learn_shared_files()
     status = rig.status()
     assert (status["engine"]["profile"], status["policy"]["mode"]) == ("measured", "enforce")
+    rig.environment["SOME_KEY"] = "another"
+    refused = rig.tfctl("profile", "measure", "--profile", "measured", "--api-key-env", "SOME_KEY")
+    assert (refused.returncode, "does not take that key (HTTP 401)" in refused.stderr) == (77, True), refused.stderr
+    assert "--api-key-env NAME" in refused.stderr
+    assert tomllib.loads(path.read_text())["performance"] == performance, "what was measured stays"
     rig.stop()
     rig.assert_nothing_left()

@@ -7,7 +7,7 @@ import random
 import pytest
 from aiohttp import web
 
-from tokenflow.errors import OperationError
+from tokenflow.errors import OperationError, PermissionDeniedError
 from tokenflow.measure.engine_facts import read_facts
 from tokenflow.measure.points import DecodePoint
 from tokenflow.measure.streams import endpoint_of, measure_decode, measure_prefill
@@ -111,7 +111,7 @@ async def test_the_older_route_is_asked_too(paced):
 async def test_a_key_goes_along(paced):
     server, url = paced
     server.key = "secret"
-    with pytest.raises(OperationError, match="HTTP 401"):
+    with pytest.raises(PermissionDeniedError, match="HTTP 401"):
         await read_facts(url)
     endpoint = endpoint_of(url, "m", "secret")
     assert (await read_facts(url, endpoint.authorization())).pool_tokens == 4096

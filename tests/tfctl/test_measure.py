@@ -2,6 +2,8 @@
 
 import pytest
 
+from tfctl.profile.client_key import client_key
+from tokenflow.errors import ConfigurationError, PermissionDeniedError, UsageError
 from tokenflow.wire import EngineState
 
 
@@ -44,21 +46,34 @@ def test_the_machine_is_told_without_its_name():
 
 
 def test_the_key_is_in_a_file_or_in_a_variable(tmp_path, monkeypatch):
-    from tfctl.profile.measure import _api_key
-    from tokenflow.errors import PermissionDeniedError, UsageError
-
     path = tmp_path / "key"
     path.write_text("from the file\n")
-    contents = {"engine": {"api_key_file": str(path)}}
+    engine = {"api_key_file": str(path)}
     monkeypatch.setenv("KEY", "from the variable")
-    assert _api_key(contents, None) == "from the file"
-    assert _api_key(contents, "KEY") == "from the variable"
-    assert _api_key({"engine": {}}, None) is None
+    assert client_key(engine, None) == "from the file"
+    assert client_key(engine, "KEY") == "from the variable"
+    assert client_key({}, None) is None
     with pytest.raises(UsageError):
-        _api_key(contents, "NOSUCH")
+        client_key(engine, "NOSUCH")
+    path.write_text(" \n")
+    with pytest.raises(ConfigurationError, match="holds none"):
+        client_key(engine, None)
     path.unlink()
-    with pytest.raises(PermissionDeniedError, match="cannot be read"):
-        _api_key(contents, None)
+    with pytest.raises(ConfigurationError, match="cannot be read") as missing:
+        client_key(engine, None)
+    assert "--api-key-env" in (missing.value.hint or "")
+
+
+def test_a_key_that_is_not_ours_to_read(tmp_path, monkeypatch):
+    def refuse(*_args: object, **_options: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(PermissionDeniedError, match="only the daemon can read its credential clients"):
+        client_key({"api_key_file": "credential:clients"}, None)
+    monkeypatch.setattr("pathlib.Path.read_text", refuse)
+    with pytest.raises(PermissionDeniedError, match="Permission denied") as refused:
+        client_key({"api_key_file": str(tmp_path)}, None)
+    assert "--api-key-env" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize(("load", "is_told"), [(0.1, False), (50.0, True)])

@@ -6,10 +6,11 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tokenflow.errors import OperationError
+from tokenflow.errors import OperationError, PermissionDeniedError
 
 _ROUTES = ("/server_info", "/get_server_info")  # newer and older SGLang
 _LIMIT_S = 20.0
+_REFUSED = (401, 403)
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -25,7 +26,7 @@ class EngineFacts(msgspec.Struct, kw_only=True):
 
 
 async def read_facts(url: str, headers: Mapping[str, str] = _NO_HEADERS) -> EngineFacts:
-    """Raises OperationError where the server does not say."""
+    """Raises OperationError where the server does not say, PermissionDeniedError where it wants another key."""
     timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
     problem = "no answer"
     async with aiohttp.ClientSession(timeout=timeout) as session:
@@ -34,10 +35,21 @@ async def read_facts(url: str, headers: Mapping[str, str] = _NO_HEADERS) -> Engi
                 async with session.get(url.rstrip("/") + route, headers=headers) as response:
                     if response.status == 200:
                         return facts_of(await response.json(content_type=None))
+                    if response.status in _REFUSED:
+                        raise _key_error(url, response.status, has_key=bool(headers))
                     problem = f"HTTP {response.status}"
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 problem = str(error) or type(error).__name__
     raise OperationError(f"{url} does not say how large it is: {problem}", hint="tfctl status; tfctl logs -n 50")
+
+
+def _key_error(url: str, status: int, *, has_key: bool) -> PermissionDeniedError:
+    what = "does not take that key" if has_key else "wants a key"
+    return PermissionDeniedError(
+        f"{url} {what} (HTTP {status})",
+        hint="give the one that the engine was started with: tfctl profile measure --api-key-env NAME",
+        field="api-key-env",
+    )
 
 
 def facts_of(document: dict[str, Any]) -> EngineFacts:

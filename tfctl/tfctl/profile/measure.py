@@ -17,6 +17,7 @@ from tfctl.documents import ProfileWrittenDocument
 from tfctl.operations import Reporter, follow, reporter
 from tfctl.options import engine_args
 from tfctl.output import note, write_json, write_line
+from tfctl.profile.client_key import client_key
 from tfctl.profile.create import warn_if_unseen
 from tfctl.profile.hand import Hand
 from tfctl.profile.writing import check_name, parse, set_values, write_profile
@@ -27,8 +28,6 @@ from tokenflow.errors import (
     ConflictError,
     DaemonUnreachableError,
     HostError,
-    PermissionDeniedError,
-    UsageError,
 )
 from tokenflow.version import __version__
 from tokenflow.wire import (
@@ -77,7 +76,7 @@ def measure(
     """
     session = Session(ctx)
     check_name(name or profile)
-    key = _api_key(valid_contents(profile), api_key_env)
+    key = client_key(valid_contents(profile)["engine"], api_key_env)
     run_options = _options(window_s, is_quick=quick, api_key=key)
     if session.is_chatty and (busy := busy_with()) is not None:
         note(f"warning: {busy}; the figures will be lower than the engine's own")
@@ -91,24 +90,6 @@ def measure(
         write_json(ProfileWrittenDocument(name=name or profile, origin=origin, path=str(path), contents=contents))
         return
     _show(session, found, path, origin)
-
-
-def _api_key(contents: dict[str, Any], variable: str | None) -> str | None:
-    """What clients of that engine must bring; None: nothing. Raises UsageError, PermissionDeniedError."""
-    if variable is not None:
-        if not os.environ.get(variable):
-            raise UsageError(f"the variable {variable} is not set", hint=f"export {variable}=...", field="api-key-env")
-        return os.environ[variable]
-    path = contents["engine"].get("api_key_file")
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise PermissionDeniedError(
-            f"the engine wants a key, and {path} cannot be read: {error.strerror}",
-            hint="as root, or with the key in a variable: tfctl profile measure --api-key-env NAME",
-        ) from error
 
 
 def _options(window_s: float, *, is_quick: bool, api_key: str | None) -> "Options":
