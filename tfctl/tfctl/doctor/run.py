@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tfctl.doctor import gpu, host, installation, running
+from tfctl.doctor import gpu, host, installation, link, running
 from tfctl.doctor.answer import skipped
 from tfctl.host_documents import Check
 from tfctl.session import Session
@@ -31,6 +31,7 @@ def run(session: Session, url: str | None) -> list[Check]:
         ("state folder", lambda: host.disk("state folder", user_state_folder())),
         ("cache folder", lambda: host.disk("cache folder", cache_folder())),
         ("gpu", lambda: gpu.checks(with_gpu)),
+        ("bandwidth", lambda: link.checks(with_gpu, profile, status)),
         ("engine", lambda: installation.packages(installation.device_of(profile))),
         ("profiles", installation.profiles),
         ("settings", installation.settings),
