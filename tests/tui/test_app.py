@@ -6,6 +6,7 @@ import threading
 import pytest
 from document_samples import request_rows
 from fake_daemon import FakeDaemon
+from textual.command import CommandList
 from textual.widgets import Static
 
 from tfctl.views.requests import COLUMNS
@@ -144,7 +145,10 @@ async def test_the_filter_takes_every_letter_and_can_be_left_in_both_ways(app):
         assert app.query_one("#filter").value == "q?b2 r ["
         await pilot.press("escape")
         await until(lambda: shown(app) == BY_RUNWAY)
-        await pilot.press("slash", *"waiting", "enter")
+        await pilot.press("slash", "space", "enter")
+        assert shown(app) == BY_RUNWAY
+        assert text_of(app, "bar") == ""  # blanks are no filter
+        await pilot.press("slash", "backspace", *"waiting", "enter")
         await until(lambda: shown(app) == ["c3"])
         assert "filter /waiting: 1 of 4" in text_of(app, "bar")
         await pilot.press("escape")
@@ -319,6 +323,15 @@ async def test_readonly_has_no_key_that_changes_anything(daemon):
         titles = [command.title for command in app.get_system_commands(app.screen_stack[0])]
         assert "End the request" not in titles
         assert "Quit" in titles
+
+
+async def test_the_palette_finds_every_theme_by_its_name(app):
+    async with app.run_test(size=(100, 30)) as pilot:
+        await filled(app)
+        await pilot.press("ctrl+p", *"colour-blind")
+        await until(lambda: len(app.screen.query_one(CommandList).options) == 1)
+        await pilot.press("enter")
+        await until(lambda: app.theme == "colour-blind")
 
 
 async def test_y_copies_the_whole_id(app):

@@ -75,4 +75,6 @@ def test_tunables_are_read_once_for_each_revision(daemon):
 def test_no_daemon(folder):
     feed = Feed(folder / "nosuch.sock", explicit=folder / "nosuch.sock")
     for _ in range(2):
-        assert feed.read().trouble == "daemon gone, trying again"
+        moment = feed.read()
+        assert moment.trouble == "daemon gone, trying again"
+        assert moment.trouble_hint == f"start it: tfctl --socket {folder}/nosuch.sock start"

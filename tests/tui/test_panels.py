@@ -6,10 +6,11 @@ import pytest
 from document_samples import event_rows, request_rows, status_document
 
 from tfctl.output import Look, Role
+from tfctl.views.status import render_status
 from tfctl.views.transfers import eta_s
 from tokenflow.policy.states import RequestState
 from tokenflow.tuning import ExplainDocument
-from tokenflow.wire import EngineState, GpuInfo, TransferQueue, Transfers
+from tokenflow.wire import Alarm, EngineState, GpuInfo, TransferQueue, Transfers
 from tokenflow_tui.bar import time_line
 from tokenflow_tui.detail import detail_lines
 from tokenflow_tui.gpus import gpu_lines
@@ -91,11 +92,15 @@ def test_gpus_show_what_is_known():
         power_w=310.4,
         throttle_reasons=["thermal"],
     )
-    line = "1 H200  ██████▍· 80 %  71/139 GiB  62 °C  310 W"
-    assert texts(gpu_lines([known], LOOK)) == [f"{line}  held back: thermal"]
-    assert texts(gpu_lines([GpuInfo(index=0)], LOOK)) == ["0 GPU"]
+    busy, rest = "1 H200  ██████▍· 80 %  held back: thermal", "71/139 GiB  62 °C  310 W"
+    assert texts(gpu_lines([known], LOOK)) == [busy, f"  {rest}"]
+    assert texts(gpu_lines([known], LOOK, 1)) == [f"{busy}  {rest}"]
+    assert texts(gpu_lines([GpuInfo(index=0)], LOOK, 1)) == ["0 GPU"]
+    status = status_document(EngineState.SERVING)
+    status.gpus = [known]
+    assert f"  gpu        {busy}  {rest}" in render_status(status, LOOK)
     assert texts(gpu_lines([GpuInfo(index=n) for n in range(9)], LOOK, 4))[-1] == "and 6 more"
-    assert texts(gpu_lines([], LOOK)) == ["no GPU seen"]
+    assert texts(gpu_lines([], LOOK)) == ["GPU  none: NVML tells of none", "tfctl doctor says why"]
 
 
 def test_header_has_overload_forecast_and_alarms():
@@ -172,3 +177,12 @@ def test_the_time_bar_marks_the_place():
     assert "=O" in end
     assert "=O-" in middle
     assert all(len(text) <= 80 for text in (start, middle, end))
+
+
+def test_a_lone_alarm_s_next_step_is_never_cut_off():
+    status = status_document(EngineState.SERVING)
+    status.alarms = [Alarm(kind="stalled", message="m" * 60, hint="tfctl explain RID")]
+    assert texts(header_lines(status, Look(width=100), 3))[2:] == [f"▲ {'m' * 60}  tfctl explain RID"]
+    assert texts(header_lines(status, Look(width=70), 3))[2:] == [f"▲ {'m' * 60}", "  tfctl explain RID"]
+    status.alarms *= 2
+    assert len(texts(header_lines(status, Look(width=70), 3))) == 4

@@ -14,8 +14,10 @@ import pytest
 
 from tfctl.documents import Effect
 from tfctl.whatif import WhatIf
+from tokenflow.wire import GpuInfo
 from tokenflow_tui import scene
 from tokenflow_tui.app import LiveView
+from tokenflow_tui.moment import pack
 from tokenflow_tui.recording import read
 
 DATA = Path(__file__).parent / "data" / "burst.tfrec"
@@ -23,6 +25,24 @@ SHIFT_ENV = "TOKENFLOW_TEST_SNAPSHOT_SHIFT"  # shows another moment: the test be
 BEGIN, OVERLOAD, TUNED, HELD, EXPLAINED = 0, 36, 44, 60, 75  # moments of the recording
 MAIN = (140, 40)
 SMALL = (80, 24)
+
+# The recording is of a CPU engine: these are made up, and their name says so.
+MADE_GPUS = [
+    GpuInfo(
+        index=index,
+        name="made-up GPU",
+        utilization_ratio=utilization_ratio,
+        memory_used_bytes=used_gib * 2**30,
+        memory_total_bytes=140 * 2**30,
+        temperature_c=temperature_c,
+        power_w=power_w,
+        throttle_reasons=reasons,
+    )
+    for index, utilization_ratio, used_gib, temperature_c, power_w, reasons in (
+        (0, 0.97, 121, 61.0, 643.0, []),
+        (1, 0.42, 139, 84.0, 301.0, ["thermal"]),
+    )
+]
 
 SCREENS = {
     "main-140x40": (OVERLOAD, MAIN, "", {}),
@@ -43,6 +63,8 @@ SCREENS = {
     "held": (HELD, (120, 36), "end", {}),
     "tuning-110x40": (TUNED, (110, 40), "t right right right", {}),
     "tuning-80x24": (TUNED, SMALL, "t right", {}),
+    "no-gpu": (OVERLOAD, (120, 30), "3", {}),
+    "gpus": (OVERLOAD, (140, 40), "", {"gpus": MADE_GPUS}),
     "tuning-ascii": (TUNED, (100, 34), "t down down left", {"use_ascii": True}),
 }
 
@@ -70,6 +92,12 @@ def figures(monkeypatch):
 def test_screen(name, snap_compare):
     index, size, keys, options = SCREENS[name]
     recording = read(DATA)
+    gpus = options.get("gpus")
+    options = {key: value for key, value in options.items() if key != "gpus"}
+    if gpus is not None:
+        moment = recording.moments[index].moment()
+        moment.status.gpus = gpus
+        recording.moments[index] = pack(moment)
     app = LiveView(None, recording=recording, **options)
     app.scene.player.is_playing = False
     app.scene.clock.at_s = recording.moments[index + int(os.environ.get(SHIFT_ENV, "0"))].at_s

@@ -1,7 +1,9 @@
 """The tuning panel: its draft without an app, and the panel as a user drives it."""
 
 import asyncio
+import json
 
+import msgspec
 import pytest
 from document_samples import tunables_document
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from tfctl.output import Look
 from tokenflow.policy.tunables import Tunables, check
+from tokenflow.tuning import Origin, TuneRequest
 from tokenflow.wire import EngineState
 from tokenflow_tui.app import LiveView
 from tokenflow_tui.draft import Draft
@@ -16,6 +19,7 @@ from tokenflow_tui.panel import Panel
 from tokenflow_tui.strips import line_strip
 from tokenflow_tui.table import RequestTable
 from tokenflow_tui.tuning import TuningScreen
+from tokenflow_tui.way_back import way_back
 
 
 def draft(key="safety_factor"):
@@ -73,6 +77,7 @@ def test_lines_keep_the_cursor_in_sight():
     text = [line_strip(line).text for line in made.lines(90, 8, Look())]
     assert len(text) == 8
     assert any(line.startswith("▶") for line in text)
+    assert text[0].startswith(f"KEY {len(made.rows) - 6} to {len(made.rows)} of {len(made.rows)} ")
     assert all(line.isascii() for line in (line_strip(line).text for line in made.lines(90, 8, Look(unicode=False))))
 
 
@@ -117,11 +122,47 @@ async def test_a_value_is_tried_applied_and_undone(app, daemon):
         await until(lambda: not isinstance(app.screen, TuningScreen))
 
 
-async def test_persisting(app, daemon):
+def patches(daemon):
+    return [TuneRequest(**json.loads(body)) for method, _, body in daemon.seen if method == "PATCH"]
+
+
+async def test_persisting_and_its_undoing_reach_the_file_too(app, daemon):
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(app, pilot)
         await pilot.press("right", "w")
-        await until(lambda: any(method == "PATCH" and b'"persist":true' in body for method, _, body in daemon.seen))
+        await until(lambda: any("persisted:" in note.message for note in app._notifications))
+        (persisted,) = patches(daemon)
+        assert (persisted.changes, persisted.persist) == ({"safety_factor": 1.6}, True)
+        await pilot.press("u")
+        await until(lambda: len(patches(daemon)) == 2)
+        assert patches(daemon)[-1] == TuneRequest(reset=["safety_factor"])
+
+
+def row_of(origin, value, persisted):
+    (row,) = (row for row in draft().rows if row.key == "safety_factor")
+    return msgspec.structs.replace(row, origin=origin, value=value, persisted=persisted)
+
+
+KEY = "safety_factor"
+
+
+@pytest.mark.parametrize(
+    ("row", "is_file_changed", "steps"),
+    [
+        (row_of(Origin.DEFAULT, 1.5, None), False, [TuneRequest(changes={KEY: 1.5})]),
+        (row_of(Origin.DEFAULT, 1.5, None), True, [TuneRequest(reset=[KEY])]),
+        (row_of(Origin.TUNED, 2.0, None), True, [TuneRequest(reset=[KEY]), TuneRequest(changes={KEY: 2.0})]),
+        (row_of(Origin.PERSISTED, 3.0, 3.0), True, [TuneRequest(changes={KEY: 3.0}, persist=True)]),
+        (
+            row_of(Origin.TUNED, 2.0, 3.0),
+            True,
+            [TuneRequest(changes={KEY: 3.0}, persist=True), TuneRequest(changes={KEY: 2.0})],
+        ),
+        (row_of(None, None, None), False, []),  # no engine: there is nothing to go back to
+    ],
+)
+def test_the_way_back(row, is_file_changed, steps):
+    assert way_back([row], is_file_changed=is_file_changed) == steps
 
 
 async def test_a_refusal_is_told_and_the_draft_stays(app, daemon):

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,16 +15,15 @@ from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import Footer, Input
 
-from tfctl import formats
 from tfctl.output import Look
-from tokenflow.policy.states import RequestState
 from tokenflow.wire import RequestRow
 from tokenflow_tui import shot
 from tokenflow_tui.acting import Acting
+from tokenflow_tui.commands import palette_commands
 from tokenflow_tui.feed import Feed
 from tokenflow_tui.filter_bar import FilterBar
 from tokenflow_tui.hand import OperatorHand
-from tokenflow_tui.help import HelpScreen, key_text
+from tokenflow_tui.help import HelpScreen
 from tokenflow_tui.history import History
 from tokenflow_tui.keys import VIEW_KEYS, allowed
 from tokenflow_tui.layout import CSS
@@ -118,10 +117,9 @@ class LiveView(App[None]):
 
     def _catch_signals(self) -> None:
         """A terminal must be left as it was found, also by `kill` and by a connection that is lost."""
-        if threading.current_thread() is not threading.main_thread() or self._loop is None:
-            return
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            self._loop.add_signal_handler(number, self._terminate, 128 + number)
+        if threading.current_thread() is threading.main_thread() and self._loop is not None:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                self._loop.add_signal_handler(number, self._terminate, 128 + number)
 
     def _terminate(self, return_code: int) -> None:
         self._reading.ended.set()
@@ -190,14 +188,7 @@ class LiveView(App[None]):
         return not (self._is_readonly and action in ("hold", "abort"))
 
     def action_freeze(self) -> None:
-        """The view stands still, reading the daemon goes on; a replay is paused, or played on."""
-        clock, player = self.scene.clock, self.scene.player
-        if player is not None:
-            player.toggle()
-        elif clock.is_live:
-            clock.freeze()
-        else:
-            clock.follow()
+        self.scene.freeze_or_go_on()
         self._jump()
 
     def action_step(self, by_s: float) -> None:
@@ -273,12 +264,7 @@ class LiveView(App[None]):
             self.notify(f"copied {rid}", timeout=2)
 
     def action_shot(self) -> None:
-        try:
-            path = shot.save(self.export_screenshot(), Path.cwd())
-        except OSError as error:
-            self.notify(f"no screenshot: {error.strerror}: {Path.cwd()}", severity="error")
-        else:
-            self.notify(f"wrote {path}", markup=False)
+        shot.take(self)
 
     def action_hold(self) -> None:
         if (row := self._acted_on()) is not None:
@@ -308,22 +294,13 @@ class LiveView(App[None]):
         self.push_screen(TuningScreen(document, self.scene.looks(LOOKED_BACK_S), tuner, self._look, styles))
 
     def action_help(self) -> None:
-        glyphs = [f"{formats.request_glyph(state, unicode=self._look.unicode)} {state}" for state in RequestState]
         shown = allowed((*self.BINDINGS, *RequestTable.BINDINGS), self._is_allowed)
-        self.push_screen(HelpScreen(shown, glyphs, is_ascii=not self._look.unicode))
+        self.push_screen(HelpScreen(shown, self._look))
 
     def _is_allowed(self, action: str) -> bool:
         return bool(self.check_action(action, ()))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: Textual's own (themes, keys), and every key of ours."""
+        """The palette."""
         yield from super().get_system_commands(screen)
-        for binding in allowed(self.BINDINGS, self._is_allowed):
-            title = (binding.tooltip or binding.description).capitalize()
-            yield SystemCommand(title, f"key {key_text(binding.key)}", self._runner(binding.action))
-
-    def _runner(self, action: str) -> Callable[[], Awaitable[None]]:
-        async def carry_out() -> None:
-            await self.run_action(action)
-
-        return carry_out
+        yield from palette_commands(self, allowed(self.BINDINGS, self._is_allowed))

@@ -58,11 +58,12 @@ class Draft:
 
     def lines(self, width: int, height: int, look: Look) -> list[list[Cell]]:
         """A title and the rows around the cursor."""
-        title = "KEY".ljust(_KEY_CELLS) + "VALUE".rjust(_VALUE_CELLS) + "  " + "RANGE".ljust(_RANGE_CELLS) + "ORIGIN"
-        lines = [[Cell(title, Role.FAINT)]]
         room = max(height - 1, 1)
         first = min(max(self.cursor - room // 2, 0), max(len(self.rows) - room, 0))
         shown = range(first, min(first + room, len(self.rows)))
+        key = "KEY" if len(shown) == len(self.rows) else f"KEY {first + 1} to {shown.stop} of {len(self.rows)}"
+        title = key.ljust(_KEY_CELLS) + "VALUE".rjust(_VALUE_CELLS) + "  " + "RANGE".ljust(_RANGE_CELLS) + "ORIGIN"
+        lines = [[Cell(title, Role.FAINT)]]
         return lines + [self._line(self.rows[at], is_cursor=at == self.cursor, look=look) for at in shown]
 
     def _line(self, row: TunableRow, *, is_cursor: bool, look: Look) -> list[Cell]:

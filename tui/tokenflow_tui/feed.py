@@ -8,6 +8,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from tfctl.client import Client, find_socket
+from tfctl.output import with_socket
 from tokenflow.errors import BadAnswerError, DaemonUnreachableError, NotFoundError, TimedOutError, TokenFlowError
 from tokenflow.events import EventRow
 from tokenflow.tuning import ExplainDocument, TunablesDocument
@@ -45,17 +46,23 @@ class Feed:
         try:
             client = self._client or self._found()
             if client is None:
-                return _trouble("daemon gone, trying again")
+                return _trouble("daemon gone, trying again", self._said("start it: tfctl start"))
             return self._look(client)
         except BadAnswerError as error:
-            return _trouble(error.message)
+            return _trouble(error.message, error.hint)
         except DaemonUnreachableError:
             self._client = None
-            return _trouble("daemon gone, trying again")
+            return _trouble("daemon gone, trying again", self._said("start it: tfctl start"))
         except TimedOutError:
-            return _trouble(f"the daemon has not answered within {self._timeout_s:g} s, trying again")
+            return _trouble(
+                f"the daemon has not answered within {self._timeout_s:g} s, trying again",
+                self._said("if it goes on: tfctl doctor"),
+            )
         except TokenFlowError as error:
-            return _trouble(error.message)
+            return _trouble(error.message, error.hint)
+
+    def _said(self, hint: str) -> str:
+        return with_socket(hint, self._explicit)
 
     def _found(self) -> Client | None:
         path = find_socket(self._explicit)
@@ -123,5 +130,5 @@ class Feed:
             return None
 
 
-def _trouble(text: str) -> Moment:
-    return Moment(at_s=time.time(), trouble=text)
+def _trouble(text: str, hint: str | None) -> Moment:
+    return Moment(at_s=time.time(), trouble=text, trouble_hint=hint)

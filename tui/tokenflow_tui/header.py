@@ -19,10 +19,13 @@ def header_lines(status: StatusDocument, look: Look, alarm_limit: int | None = N
     mark = "▲" if look.unicode else "!"
     shown = status.alarms if alarm_limit is None else status.alarms[:alarm_limit]
     for alarm in shown:
-        cells = [Cell(f"{mark} {_one_line(alarm.message)}", Role.WARN)]
-        if alarm.hint and alarm_limit is not None:
-            cells.append(Cell(_one_line(alarm.hint), Role.FAINT))
-        lines.append(cells)
+        message = Cell(f"{mark} {_one_line(alarm.message)}", Role.WARN)
+        hint = [Cell(_one_line(alarm.hint), Role.FAINT)] if alarm.hint and alarm_limit is not None else []
+        is_long = look.width is not None and sum(len(cell.text) + 2 for cell in (message, *hint)) > look.width + 2
+        if hint and is_long and len(status.alarms) == 1:  # several alarms must not take the table's place
+            lines += [[message], [Cell("  " + hint[0].text, Role.FAINT)]]
+        else:
+            lines.append([message, *hint])
     if len(shown) < len(status.alarms):
         lines.append([Cell(f"{mark} and {len(status.alarms) - len(shown)} more alarms: tfctl status", Role.WARN)])
     return lines

@@ -1,6 +1,6 @@
 """The help screen, made from the bindings themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -8,6 +8,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from tfctl import formats
+from tfctl.output import Look
+from tokenflow.policy.states import RequestState
 
 _NAMES = {
     "question_mark": "?",
@@ -42,8 +46,9 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen.ascii > VerticalScroll { border: ascii $primary; }
     """
 
-    def __init__(self, bindings: Iterable[Binding], glyphs: Sequence[str], *, is_ascii: bool) -> None:
-        super().__init__(classes="ascii" if is_ascii else "")
+    def __init__(self, bindings: Iterable[Binding], look: Look) -> None:
+        super().__init__(classes="" if look.unicode else "ascii")
+        glyphs = [f"{formats.request_glyph(state, unicode=look.unicode)} {state}" for state in RequestState]
         self._text = help_text(bindings) + "\n\n" + "\n".join(glyphs)
 
     def compose(self) -> ComposeResult:

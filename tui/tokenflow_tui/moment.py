@@ -12,7 +12,8 @@ _LEVEL = 1  # the view packs twice a second beside an engine: a fifth of the siz
 
 
 class Moment(msgspec.Struct, kw_only=True):
-    """`at_s`: wall time of the look, seconds since the epoch. `trouble` says why there are no documents.
+    """`at_s`: wall time of the look, seconds since the epoch. `trouble` says why there are no documents,
+    `trouble_hint` what to do about it.
 
     `events` are those since the look before. `explained` is there while somebody looks at one request's detail,
     `tunables` at the first look at an engine and whenever they have changed.
@@ -26,6 +27,7 @@ class Moment(msgspec.Struct, kw_only=True):
     tunables: TunablesDocument | None = None
     daemon_version: str | None = None  # where it is not this view's own
     trouble: str | None = None
+    trouble_hint: str | None = None
 
 
 class Sample(msgspec.Struct, array_like=True, frozen=True):

@@ -46,6 +46,7 @@ class Scene:
         self._shown: Moment | None = None
         self._shown_index: int | None = None  # known while moments are shown one after the other
         self._trouble: str | None = None
+        self._trouble_hint: str | None = None
         self._pids: tuple[int | None, int | None] = (None, None)  # of daemon and engine, as last seen
         self._restart: tuple[float, str] | None = None  # when it was noticed, and the words for it
         self._heard_s: float | None = None  # wall time of the last moment without trouble
@@ -72,7 +73,7 @@ class Scene:
 
     def take(self, moment: Moment, packed: Packed | None = None) -> bool:
         """Whether what is shown has changed. After a loss the last rows stay, and the loss is told."""
-        self._trouble = moment.trouble
+        self._trouble, self._trouble_hint = moment.trouble, moment.trouble_hint
         if moment.trouble is not None:
             return False
         self._heard_s = moment.at_s
@@ -98,6 +99,15 @@ class Scene:
         elif engine_pid is not None and pids[1] not in (None, engine_pid):
             self._restart = (moment.at_s, "the engine was started anew: its counts begin at zero")
 
+    def freeze_or_go_on(self) -> None:
+        """The view stands still, taking moments goes on; a replay is paused, or played on."""
+        if self.player is not None:
+            self.player.toggle()
+        elif self.clock.is_live:
+            self.clock.freeze()
+        else:
+            self.clock.follow()
+
     def looks(self, span_s: float) -> list[Packed]:
         """The moments of the last `span_s` seconds up to where the clock stands."""
         index = self.clock.index
@@ -120,7 +130,7 @@ class Scene:
                 moments = self._moments_up_to(index)
                 self._timelines.rebuild(moments)
         except UnreadableError as error:
-            self._trouble = f"this part cannot be read ({error})"
+            self._trouble, self._trouble_hint = f"this part cannot be read ({error})", None
             return
         self._shown = moments[-1]
         for moment in moments:
@@ -146,7 +156,8 @@ class Scene:
             text = f"the daemon is {moment.daemon_version}, this view is {__version__}: some of it may be missing"
             lines.append([Cell(text, Role.WARN)])
         if self._trouble is not None:
-            lines.append([Cell(self._trouble, Role.BAD), *self._age()])
+            hint = [Cell(self._trouble_hint, Role.FAINT)] if self._trouble_hint else []
+            lines.append([Cell(self._trouble, Role.BAD), *self._age(), *hint])
         elif moment is None and self.player is None:
             lines.append([Cell("asking the daemon", Role.FAINT)])
         if self._restart is not None and self._heard_s is not None:

@@ -86,7 +86,7 @@ class RequestTable(ScrollView, can_focus=True):
 
     def set_filter(self, wanted: str) -> None:
         """See `tokenflow_tui.order.matches`."""
-        self.wanted = wanted
+        self.wanted = wanted.strip()
         self._arrange()
 
     def restyle(self, styles: Styles, cursor_style: Style) -> None:

@@ -1,7 +1,7 @@
 """The tuning panel: tunables, a slider, and what another value would have done over the last minutes."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,6 +22,7 @@ from tokenflow_tui.draft import Draft
 from tokenflow_tui.moment import Packed, UnreadableError
 from tokenflow_tui.palette import Styles
 from tokenflow_tui.panel import Panel
+from tokenflow_tui.way_back import way_back
 
 _LOOKS = 120  # so many moments are replayed, evenly taken from the last minutes
 
@@ -77,7 +78,7 @@ class TuningScreen(ModalScreen[None]):
         self._styles_of_roles = styles
         self._whatif: WhatIf | None = None
         self._effects: tuple[Effect, Effect] | None = None
-        self._undo: list[dict[str, Any]] = []
+        self._undo: list[list[TuneRequest]] = []
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -151,33 +152,34 @@ class TuningScreen(ModalScreen[None]):
         if not changes:
             self.notify("nothing to apply: left and right change the value under the cursor", timeout=3)
             return
-        old = {row.key: row.value for row in self._document.tunables if row.key in changes}
+        old = [row for row in self._document.tunables if row.key in changes]
         wish = TuneRequest(changes=changes, if_revision=self._document.revision, persist=persist)
-        self._carry_out(wish, undo=old)
+        self._carry_out([wish], undo=way_back(old, is_file_changed=persist))
 
     def action_undo(self) -> None:
         if not self._undo:
             self.notify("nothing was applied here", timeout=3)
             return
-        self._carry_out(TuneRequest(changes=self._undo.pop()), undo=None)
+        self._carry_out(self._undo.pop(), undo=None)
 
     def action_reset(self) -> None:
         """The value under the cursor goes back to what profile and settings say."""
         row = self._draft.row
-        self._carry_out(TuneRequest(reset=[row.key]), undo={row.key: row.value})
+        self._carry_out([TuneRequest(reset=[row.key])], undo=way_back([row], is_file_changed=True))
 
-    def _carry_out(self, wish: TuneRequest, undo: Mapping[str, Any] | None) -> None:
+    def _carry_out(self, wishes: Sequence[TuneRequest], undo: list[TuneRequest] | None) -> None:
         tuner = self._tuner
         if tuner is None:
             return
 
         def act() -> None:
-            try:
-                document = tuner.tune(wish)
-            except TokenFlowError as error:
-                self.app.call_from_thread(self._refused, error)
-            else:
-                self.app.call_from_thread(self._applied, document, [*wish.changes, *wish.reset], undo)
+            for wish in wishes:
+                try:
+                    document = tuner.tune(wish)
+                except TokenFlowError as error:
+                    self.app.call_from_thread(self._refused, error)
+                    return
+            self.app.call_from_thread(self._applied, document, wishes, undo)
 
         self.run_worker(act, thread=True)
 
@@ -185,11 +187,17 @@ class TuningScreen(ModalScreen[None]):
         text = error.message + (f"\n{error.hint}" if error.hint else "")
         self.notify(text, severity="error", timeout=6, markup=False)
 
-    def _applied(self, document: TunablesDocument, keys: Sequence[str], undo: Mapping[str, Any] | None) -> None:
-        if undo is not None:
-            self._undo.append(dict(undo))
-        values = ", ".join(f"{row.key} = {value_text(row.value)}" for row in document.tunables if row.key in keys)
-        self.notify(f"{values} (revision {document.revision})", timeout=4, markup=False)
+    def _applied(
+        self, document: TunablesDocument, wishes: Sequence[TuneRequest], undo: list[TuneRequest] | None
+    ) -> None:
+        if undo:
+            self._undo.append(undo)
+        keys = {key for wish in wishes for key in (*wish.changes, *wish.reset)}
+        rows = [row for row in document.tunables if row.key in keys]
+        text = ", ".join(f"{row.key} = {value_text(row.value)}" for row in rows) + f" (revision {document.revision})"
+        if any(wish.persist for wish in wishes):
+            text += "\npersisted: engines that start from now on have it too"
+        self.notify(text, timeout=4, markup=False)
         self._document = document
         self._draft = Draft(document.tunables, self._draft.row.key)
         self._renew()

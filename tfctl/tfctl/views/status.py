@@ -2,6 +2,7 @@
 
 from tfctl import formats
 from tfctl.output import Look, Role, with_socket
+from tfctl.views.gpus import NO_GPU, NO_GPU_HINT, gpu_cells
 from tokenflow.policy.states import Mode
 from tokenflow.wire import Alarm, Capacity, EngineInfo, EngineState, PluginState, PolicyInfo, StatusDocument
 
@@ -61,7 +62,7 @@ def render_status(document: StatusDocument, look: Look) -> list[str]:
     if document.policy.mode is not None:
         rows.append(("mode", _mode_text(document.policy, document.policy.mode)))
     if engine.state in (EngineState.SERVING, EngineState.BUSY, EngineState.DRAINING, EngineState.WEDGED):
-        rows += _load_rows(document, look)
+        rows += [*_load_rows(document, look), *_gpu_rows(document, look)]
     if document.daemon is not None:
         daemon = document.daemon
         uptime = formats.seconds(daemon.uptime_s, unicode=look.unicode)
@@ -146,6 +147,16 @@ def _load_rows(document: StatusDocument, look: Look) -> list[tuple[str, str]]:
                 f"{arrow[1]} {formats.size(transfers.h2d.total_bytes)}, {transfers.h2d.queue_count} queued",
             )
         )
+    return rows
+
+
+def _gpu_rows(document: StatusDocument, look: Look) -> list[tuple[str, str]]:
+    if not document.gpus:
+        return [("gpu", f"{NO_GPU} ({NO_GPU_HINT})")]
+    rows = []
+    for gpu in document.gpus:
+        busy, rest = gpu_cells(gpu, look)
+        rows.append(("gpu", "  ".join(look.paint(cell.text, cell.role) for cell in busy + rest)))
     return rows
 
 
