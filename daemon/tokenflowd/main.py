@@ -113,6 +113,12 @@ def _absolute(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def _ignore_quit() -> None:
+    """A scheduler of SGLang that fails sends SIGQUIT to its parent; one whose own parent has died already, to us, whom
+    the kernel has given it to (`become_subreaper`). Handled and not ignored: what is ignored, a new engine inherits."""
+    structlog.get_logger().warning("sigquit_passed_over", why="an orphan of the engine's failed; to end: SIGTERM")
+
+
 async def _run(options: argparse.Namespace) -> None:
     processes.become_subreaper()
     load = functools.partial(settings.load, as_service=options.system)
@@ -126,6 +132,7 @@ async def _run(options: argparse.Namespace) -> None:
             os._exit(_FORCED_EXIT_CODE)
         daemon.ending.request(number.name)
 
+    loop.add_signal_handler(signal.SIGQUIT, _ignore_quit)
     for number in _ENDING_SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
     if sys.stdin is not None and sys.stdin.isatty():

@@ -113,6 +113,7 @@ class Telemetry(msgspec.Struct, kw_only=True):
     counters: Counters | None = None  # None: an older plugin, which counts less
     events: list[Event] = []  # since the last message, at most `MAX_EVENTS`; the rest comes with the next ones
     kv_pools: KvPools | None = None  # link version 2
+    scheduler_count: int = 1  # of the engine; the others are not seen
 
 
 class Delivery(msgspec.Struct, array_like=True):

@@ -61,6 +61,7 @@ class AlarmKind(StrEnum):
     PLUGIN_DISABLED = "plugin_disabled"
     PLUGIN_OTHER_VERSION = "plugin_other_version"  # daemon and plugin are of different link versions
     ENFORCE_BLOCKED = "enforce_blocked"
+    SCHEDULERS_UNSEEN = "schedulers_unseen"  # with --dp-size only the first scheduler is watched
     RANK_SKEW = "rank_skew"
     THRASH = "thrash"  # a stream is moved again and again and makes next to nothing
     ZOMBIES = "zombies"  # tokens are made for clients that have left

@@ -97,6 +97,25 @@ async def test_a_second_signal_forces_the_end(home: Path):
     assert runtime_files() == []
 
 
+async def test_a_dying_orphan_of_the_engine_does_not_take_the_daemon_with_it(home: Path):
+    """SGLang's schedulers send their parent SIGQUIT when they fail; that is the daemon once theirs has died."""
+    with running_daemon("--log-format", "json") as process:
+        engine = await start_engine()
+        process.send_signal(signal.SIGQUIT)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if b"sigquit_passed_over" in line:
+                break
+        client = Client(locations.user_socket())
+        async with client.session:
+            assert (await client.get("/v1/status"))["engine"]["pid"] == engine["pid"]
+        handled = Path(f"/proc/{engine['pid']}/status").read_text()
+        (ignored,) = [line for line in handled.splitlines() if line.startswith("SigIgn:")]
+        assert not int(ignored.split()[1], 16) & 1 << (signal.SIGQUIT - 1), "an engine can still be told to quit"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 0
+
+
 def test_a_second_daemon_is_refused(home: Path):
     with running_daemon() as process:
         second = run_to_end()

@@ -118,3 +118,12 @@ def test_rank_skew_and_a_blocked_mode():
     assert [kind for kind, _ in told([blocked], wants_enforce=True)] == [AlarmKind.ENFORCE_BLOCKED]
     assert told([blocked]) == []
     assert told([msgspec.structs.replace(blocked, mode=Mode.ENFORCE)], wants_enforce=True) == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_schedulers_that_nobody_watches_are_told(count: int):
+    message = telemetry(stream(), sent_s=100.0)
+    message.scheduler_count = count
+    found = told([message])
+    assert [kind for kind, _ in found] == [AlarmKind.SCHEDULERS_UNSEEN] * (count - 1)
+    assert count == 1 or "has 2 schedulers and only the first is watched" in found[0][1]

@@ -42,6 +42,7 @@ _SUMMARIES = {
     AlarmKind.PLUGIN_DISABLED: "The plugin has turned itself off after too many faults: stock scheduling.",
     AlarmKind.PLUGIN_OTHER_VERSION: "Daemon and plugin know different versions of the link between them.",
     AlarmKind.ENFORCE_BLOCKED: "Mode enforce was asked for, and an option of the engine rules it out.",
+    AlarmKind.SCHEDULERS_UNSEEN: "The engine has several schedulers, and all figures are those of the first one.",
     AlarmKind.RANK_SKEW: "The ranks came to differ: all streams were started over, and scheduling is stock.",
     AlarmKind.THRASH: "A stream is moved again and again and makes next to nothing.",
     AlarmKind.ZOMBIES: "Tokens are made for clients that have left.",

@@ -89,6 +89,8 @@ def attach(scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultG
     from sglang.srt.runtime_context import get_parallel
 
     parallel = get_parallel()
+    if parallel.dp_rank:  # the link is that of one scheduler: the first replica's
+        return None
     count = int(parallel.tp_size) if can_follow() else 1
     if parallel.pp_rank != 0 or parallel.tp_rank >= count:
         return None
@@ -102,6 +104,13 @@ def attach(scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultG
             rank = None
             logger.warning("tokenflow: the schedulers are left alone: one of the ranks could not be attached")
     return rank
+
+
+def scheduler_count() -> int:
+    """Schedulers with requests of their own: replicas (`--dp-size`), or groups of data-parallel attention."""
+    from sglang.srt.runtime_context import get_parallel
+
+    return int(get_parallel().num_dp_ranks)
 
 
 def can_follow() -> bool:
@@ -125,4 +134,5 @@ def _build(
     if exchange.rank > 0:
         return Rank(scheduler, actuator, exchange, None)
     governor = Governor(scheduler, settings, actuator)
-    return Rank(scheduler, actuator, exchange, SchedulerObserver(scheduler, folder, guard, governor))
+    observer = SchedulerObserver(scheduler, folder, guard, governor, scheduler_count())
+    return Rank(scheduler, actuator, exchange, observer)

@@ -32,8 +32,12 @@ MAX_COMMANDS_PER_POLL = 32  # clients may ask for their rows as often as they li
 class SchedulerObserver:
     """Attached to the one scheduler of rank 0."""
 
-    def __init__(self, scheduler: Any, folder: Path, guard: FaultGuard, governor: Governor) -> None:
+    def __init__(
+        self, scheduler: Any, folder: Path, guard: FaultGuard, governor: Governor, scheduler_count: int = 1
+    ) -> None:
+        """`scheduler_count`: this one, and those of the same engine that nobody observes."""
         self._scheduler = scheduler
+        self._scheduler_count = scheduler_count
         self._guard = guard
         self.governor = governor
         self._controls = Controls(governor, governor.events)
@@ -213,6 +217,7 @@ class SchedulerObserver:
             counters=self.tracker.counters,
             events=self.governor.events.take(link.MAX_EVENTS),
             kv_pools=link.KvPools(*self.governor.driver.kv.pools()),
+            scheduler_count=self._scheduler_count,
         )
 
     def _note_faults(self) -> None:
