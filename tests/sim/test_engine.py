@@ -189,6 +189,22 @@ def test_a_scheduler_that_never_starts_anybody_ends_the_run():
         simulated(burst(2), scheduler=Idle())
 
 
+def test_a_copy_that_takes_minutes_is_waited_for():
+    slow = replace(small_gpu().link, h2d_bytes_s=1e5)  # a token a second
+    requests = [SimRequest(0.0, 200, 6, 10.0), SimRequest(0.05, 200, 6, 10.0)]
+    engine = simulated(
+        requests,
+        scheduler=make_scheduler("mlfq", Tunables()),
+        gpu=small_gpu(link=slow),
+        slots=1,
+        kv=256,
+        load_overlap=LoadOverlap.AHEAD,
+    )
+    assert engine.state.counts.load_count > 0
+    assert engine.state.now_s > 150.0
+    assert [record.made_tokens for record in engine.clerk.records] == [6, 6]
+
+
 def test_times_of_long_runs_are_let_go():
     """More decode steps than the shared row of times keeps: whoever runs has its own copy."""
     from tokenflow.sim import engine as module

@@ -1,6 +1,9 @@
 """Carries out a plan: pauses, releases, starts and copies to the host."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokenflow.policy.cadence import WRITE_GRAIN_TOKENS
 from tokenflow.policy.plan import Action, Decision, Plan, Release, Write
@@ -97,62 +100,72 @@ class Actuator:
             return
         held = streams.value(stream, "kv_device_tokens")
         keep = max(held - release.tokens, 0)
-        has_copy = min(held, stream.host_tokens)
+        has_copy = min(held, streams.value(stream, "host_taken_tokens"))
         may_give_up = release.tokens > has_copy + release.write_tokens
         self._leave_device(stream, keep, release.write_tokens if may_give_up else self._unwritten(stream))
 
     def _unwritten(self, stream: Stream) -> int:
-        return max(self._state.streams.value(stream, "kv_device_tokens") - stream.host_tokens, 0)
+        streams = self._state.streams
+        return max(streams.value(stream, "kv_device_tokens") - streams.value(stream, "host_taken_tokens"), 0)
 
     def _leave_device(self, stream: Stream, keep_tokens: int, write_tokens: int) -> None:
         """Device KV beyond `keep_tokens` is freed once `write_tokens` more (what the host has room for) are there."""
         state = self._state
         written = min(write_tokens, self._unwritten(stream), state.memory.host_free_tokens)
         on_host = state.streams.value(stream, "kv_host_tokens")
-        if not written and on_host >= stream.host_tokens:
+        if not written and on_host >= state.streams.value(stream, "host_taken_tokens"):
             self._shrink(stream, keep_tokens)
             return
         stream.release_to = keep_tokens if stream.release_to is None else min(stream.release_to, keep_tokens)
-        self._copy_to_host([(stream, stream.host_tokens + written)], is_awaited=True)
+        self._copy_to_host(np.array([stream.row], np.intp), np.array([written], np.int64), is_awaited=True)
 
-    def _write(self, writes: Iterable[Write]) -> None:
-        rows, copies, room = self._state.streams.rows, [], self._state.memory.host_free_tokens
-        page = max(self._state.memory.page_tokens, 1)
-        least = max(page, WRITE_GRAIN_TOKENS)
-        for write in writes:
-            if write.tokens < least:
-                continue
-            stream = rows[write.row]
-            tokens = min(write.tokens, self._unwritten(stream), room) // page * page
-            if tokens >= least:
-                copies.append((stream, stream.host_tokens + tokens))
-                room -= tokens
-        if copies:
-            self._copy_to_host(copies, is_awaited=False)
+    def _write(self, writes: Sequence[Write]) -> None:
+        """In order, until the host is full; what is too short waits until it has grown."""
+        streams, memory = self._state.streams, self._state.memory
+        page = max(memory.page_tokens, 1)
+        rows = np.array([write.row for write in writes], np.intp)
+        tokens = np.array([write.tokens for write in writes], np.int64)
+        unwritten = (
+            streams.column("kv_device_tokens")[rows].astype(np.int64) - streams.column("host_taken_tokens")[rows]
+        )
+        tokens = np.minimum(tokens, np.maximum(unwritten, 0)) // page * page
+        tokens[tokens < max(page, WRITE_GRAIN_TOKENS)] = 0
+        room = np.maximum(memory.host_free_tokens - (np.cumsum(tokens) - tokens), 0) // page * page
+        tokens = np.minimum(tokens, room)
+        some = tokens >= max(page, WRITE_GRAIN_TOKENS)
+        if some.any():
+            self._copy_to_host(rows[some], tokens[some], is_awaited=False)
 
-    def _copy_to_host(self, copies: list[tuple[Stream, int]], *, is_awaited: bool) -> None:
-        """One job for all of them, up to the position given with each."""
-        state, total = self._state, 0
-        for stream, up_to in copies:
-            added = up_to - stream.host_tokens
-            state.memory.take_host(added)
-            stream.host_tokens = up_to
-            stream.switch_bytes += added * self._bytes_per_token
-            total += added
+    def _copy_to_host(self, rows: NDArray[np.intp], tokens: NDArray[np.int64], *, is_awaited: bool) -> None:
+        """One job for all of them, so many tokens more of each."""
+        state, total = self._state, int(tokens.sum())
+        streams = state.streams
+        up_to = streams.column("host_taken_tokens")[rows] + tokens
+        streams.column("host_taken_tokens")[rows] = up_to
+        streams.column("switch_bytes")[rows] += tokens * self._bytes_per_token
+        state.memory.take_host(total)
+        copied = [streams.rows[row] for row in rows.tolist()]  # rows move when somebody ends
 
         def arrived() -> None:
-            for stream, up_to in copies:
-                if stream.is_live:
-                    self._arrived(stream, up_to)
+            self._arrived(copied, up_to)
 
         state.transfers.submit(Direction.D2H, total * self._bytes_per_token, arrived, is_awaited=is_awaited)
 
-    def _arrived(self, stream: Stream, up_to: int) -> None:
+    def _arrived(self, copied: Sequence[Stream], up_to: NDArray[np.int64]) -> None:
         streams = self._state.streams
+        live = np.array([stream.is_live for stream in copied])
+        rows = np.array([stream.row for stream in copied], np.intp)[live]
         on_host = streams.column("kv_host_tokens")
-        on_host[stream.row] = max(on_host[stream.row], up_to)
-        is_there = on_host[stream.row] >= stream.host_tokens
-        if stream.release_to is not None and is_there and streams.state(stream) == PREEMPTED:
+        on_host[rows] = np.maximum(on_host[rows], up_to[live])
+        for stream in copied:
+            if stream.release_to is not None and stream.is_live:
+                self._release_copied(stream)
+
+    def _release_copied(self, stream: Stream) -> None:
+        """What was to leave the device leaves it, once all of its copies are there."""
+        streams = self._state.streams
+        is_there = streams.value(stream, "kv_host_tokens") >= streams.value(stream, "host_taken_tokens")
+        if is_there and streams.state(stream) == PREEMPTED and stream.release_to is not None:
             keep, stream.release_to = stream.release_to, None
             self._shrink(stream, keep)
 

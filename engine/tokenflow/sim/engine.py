@@ -210,7 +210,8 @@ class SimEngine:
         # It is asked before every step, and there is none: now and then is enough until something happens.
         self._ask_again_s = max(self._ask_again_s, state.now_s + IDLE_DECISION_S)
         until_s = self._next_event_s()
-        if until_s == _INFINITY or (until_s == self._ask_again_s and state.now_s - self._last_step_s > _MOST_IDLE_S):
+        is_long = state.now_s - self._last_step_s > _MOST_IDLE_S and state.transfers.next_awaited_s() == _INFINITY
+        if until_s == _INFINITY or (until_s == self._ask_again_s and is_long):
             raise fault(f"nobody runs and nothing will happen at {state.now_s:.3f} s; {self._standing()}")
         state.now_s = max(until_s, state.now_s)
 
@@ -237,7 +238,7 @@ class SimEngine:
         if streams.state(stream) == RUNNING:
             held = streams.value(stream, "prompt_tokens") + max(streams.value(stream, "made_tokens") - 1, 0)
         state.memory.resize(held, 0)
-        state.memory.give_host(stream.host_tokens)
+        state.memory.give_host(streams.value(stream, "host_taken_tokens"))
         self.clerk.close(state, stream, is_aborted=is_aborted)
         self.gauge.costs.observe_release(state.now_s)
         stream.is_live = False

@@ -97,7 +97,7 @@ class Clerk:
             is_aborted=is_aborted,
             pause_count=streams.value(stream, "pause_count"),
             recompute_count=stream.recompute_count,
-            switch_bytes=stream.switch_bytes,
+            switch_bytes=float(streams.column("switch_bytes")[stream.row]),
             figures=figures,
         )
         self.records.append(record)

@@ -94,7 +94,7 @@ class Stepper:
             memory.resize(held, held + tokens)
             streams.column("kv_device_tokens")[stream.row] = held + tokens
             byte_count = tokens * state.performance.kv_bytes_per_token
-            stream.switch_bytes += byte_count
+            streams.column("switch_bytes")[stream.row] += byte_count
             stream.load = state.transfers.submit(Direction.H2D, byte_count, state.ask, is_awaited=True)
         return True
 

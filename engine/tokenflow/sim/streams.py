@@ -22,6 +22,8 @@ OWN_COLUMNS: Final[dict[str, type[Any]]] = {
     "most_tokens": np.int64,  # what the scheduler is told that may come
     "run_start_tokens": np.int64,
     "pause_count": np.int64,
+    "host_taken_tokens": np.int64,  # on the host or on the way there: what room is taken for
+    "switch_bytes": np.float64,  # copied in either direction
     "read_rate_tok_s": np.float64,  # 0 until the first visible token, and where nobody reads
     "reader_s": np.float64,  # the reader's clock
 }
@@ -31,7 +33,6 @@ class Stream:
     """One live request. Its figures stand in the columns of `Streams` at `row`."""
 
     __slots__ = (
-        "host_tokens",
         "is_live",
         "load",
         "must_load",
@@ -41,7 +42,6 @@ class Stream:
         "rid",
         "row",
         "run_count",
-        "switch_bytes",
         "times",
     )
 
@@ -51,12 +51,10 @@ class Stream:
         self.row = row
         self.times = TokenTimes()
         self.run_count = 0
-        self.host_tokens = 0  # on the host or on the way there: what room is taken for
         self.release_to: int | None = None  # device tokens that are left once what is being written has arrived
         self.must_load = False  # its start waits for what only the host has
         self.load: Job | None = None
         self.is_live = True
-        self.switch_bytes = 0.0
         self.recompute_count = 0
 
 

@@ -85,7 +85,9 @@ def _chosen(draft: Draft, rank: Rows) -> set[int]:
             break
         if row in fixed:
             continue
-        tokens = draft.pages(view.context_tokens.item(row) + 1.0) + page  # one page to grow into
+        tokens = draft.pages(view.context_tokens.item(row) + 1.0)
+        if chosen or fixed:
+            tokens += page  # one to grow into; whoever is alone may have the last one
         if tokens <= (room if view.state[row] == RUNNING or not chosen else room - spare):
             chosen.add(row)
             room -= tokens
