@@ -26,7 +26,7 @@ help:
 	@echo 'make stop    stop the engine and its daemon'
 	@echo 'make bench   the measurements that the README quotes'
 	@echo 'make chaos   500 random kills, restarts, tunes and stops under streams (hours; CYCLES=20 for fewer)'
-	@echo 'make evaluate  the tables of docs/evaluation.md, simulated (an hour; TABLES="ablations host" for some)'
+	@echo 'make evaluate  the tables of docs/evaluation.md, simulated (half an hour; TABLES="ablations host" for some)'
 	@echo 'make lint    ruff and mypy                            (make format repairs what ruff can)'
 	@echo 'make clean   remove .venv and build files; the demo model stays in the cache folder'
 

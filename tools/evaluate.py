@@ -1,86 +1,96 @@
 """Makes the tables of docs/evaluation.md (`make evaluate`).
 
-    python tools/evaluate.py [TABLE ...]      run these tables, or all; results are kept in .build/evaluation
-    python tools/evaluate.py --render         only write the page anew from the results that are there
+    python tools/evaluate.py [TABLE ...]      run these tables, or all, and write the page anew
+    python tools/evaluate.py --render         only write the page, from the results that are there
+    python tools/evaluate.py --list           what there is to run, and how long it takes
 
-Each case is one `tfctl simulate --json` command line, which stands under its table.
+Every policy and seed of a `tfctl simulate` command line is a run of its own; two run at a time (`--jobs`). Results
+are kept in .build/evaluation: what was interrupted goes on where it was, and a run is made anew only when its command
+line or the code behind it has changed (a change of the policy alone leaves the baselines' results as they are).
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
-import time
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from evaluation_setups import DATA, TABLES, Case, Table
+from evaluation_runs import ROOT, RunStore, Unit, run_all, units_of
+from evaluation_setups import TABLES, Table
+from evaluation_summary import render_summary
 from evaluation_tables import render_table
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".build" / "evaluation"
 PAGE = ROOT / "docs" / "evaluation.md"
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+MARKS = "<!-- {}: begin -->", "<!-- {}: end -->"
+say = partial(print, flush=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(table.key for table in TABLES))
-    parser.add_argument("--seeds", type=int, metavar="N", help="at most so many seeds a case, for a quicker look")
-    parser.add_argument("--render", action="store_true", help="run nothing")
-    options = parser.parse_args()
     known = {table.key: table for table in TABLES}
+    options = _options(known)
+    store = RunStore(RESULTS)
+    units = [unit for key in options.tables or known for unit in units_of(known[key], options.seeds)]
+    if options.policies:
+        units = [unit for unit in units if unit.policy in options.policies]
+    if options.list:
+        _list(units, store)
+        return 0
+    failed = [] if options.render else run_all(units, store, options.jobs, say)
+    _render(store)
+    for name in failed:
+        print(f"failed: {name}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def _options(known: dict[str, Table]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(known))
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 2), metavar="N", help="runs at a time")
+    parser.add_argument("--seeds", type=int, metavar="N", help="at most so many seeds a case, for a quicker look")
+    parser.add_argument(
+        "--policy", action="append", dest="policies", metavar="NAME", help="run these only (repeatable)"
+    )
+    parser.add_argument("--render", action="store_true", help="run nothing")
+    parser.add_argument("--list", action="store_true", help="run and write nothing")
+    options = parser.parse_args()
     unknown = [key for key in options.tables if key not in known]
     if unknown:
         parser.error(f"no table {unknown[0]!r}; there are {', '.join(known)}")
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    if not options.render:
-        for key in options.tables or known:
-            run(known[key], options.seeds)
-    render()
-    return 0
+    if options.jobs < 1:
+        parser.error("--jobs is at least 1")
+    return options
 
 
-def run(table: Table, seed_count: int | None) -> None:
-    """All cases of a table. One that cannot run is left out, and said so."""
-    found = []
-    for planned in table.cases:
-        case = replace(planned, seeds=planned.seeds[:seed_count])
-        begin_s = time.perf_counter()
-        document = simulated(case)
-        if document is not None:
-            found.append({"title": case.title, "command": case.command, "document": document})
-            (RESULTS / f"{table.key}.json").write_text(json.dumps(found), encoding="utf-8")
-            print(f"{table.key}: {case.title}: {time.perf_counter() - begin_s:.0f} s", flush=True)
+def _list(units: list[Unit], store: RunStore) -> None:
+    """By table: runs, those that are there, seconds that they took."""
+    for key in dict.fromkeys(unit.table for unit in units):
+        of_table = [unit for unit in units if unit.table == key]
+        kept = [one for unit in of_table if (one := store.get(unit)) is not None]
+        current = sum(one.is_current for one in kept)
+        took_s = sum(one.wall_s for one in kept)
+        say(f"{key:12} {len(of_table):4} runs, {current:4} current, {len(kept):4} kept, which took {took_s:.0f} s")
 
 
-def simulated(case: Case) -> dict[str, Any] | None:
-    """The document of one command line; None, with the reason on stderr, where it failed."""
-    program = [sys.executable, "-c", "from tfctl.main import main; main()"]
-    data = os.environ.get("TOKENFLOW_DATA", DATA)
-    command = [word.replace(DATA, data) for word in case.command]
-    ended = subprocess.run([*program, *command, "--json"], capture_output=True, text=True, cwd=ROOT, check=False)
-    if ended.returncode != 0:
-        print(f"{case.title}: {ended.stdout.strip()[-300:]} {ended.stderr.strip()[-300:]}", file=sys.stderr)
-        return None
-    document: dict[str, Any] = json.loads(ended.stdout)
-    return document
-
-
-def render() -> None:
-    """Writes the tables between the page's marks; a table without results keeps out."""
-    parts = []
-    for table in TABLES:
-        path = RESULTS / f"{table.key}.json"
-        if path.exists():
-            results = {one["title"]: one for one in json.loads(path.read_text(encoding="utf-8"))}
-            parts.append(render_table(table, results))
+def _render(store: RunStore) -> None:
+    """Writes what was found between the page's marks; a table without results keeps out."""
+    old = [unit.name for table in TABLES for unit in units_of(table) if (r := store.get(unit)) and not r.is_current]
+    if old:
+        print(f"{len(old)} runs on the page are of older code, the first: {old[0]}", file=sys.stderr)
     page = PAGE.read_text(encoding="utf-8")
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    PAGE.write_text(f"{head}{BEGIN}\n\n" + "\n".join(parts) + f"\n{END}{tail}", encoding="utf-8")
+    tables = "\n".join(filter(None, (render_table(table, store.runs_of) for table in TABLES)))
+    page = between(page, "summary", render_summary(TABLES, store.runs_of))
+    PAGE.write_text(between(page, "tables", tables), encoding="utf-8")
+
+
+def between(page: str, name: str, text: str) -> str:
+    """The page with `text` between the marks of this name. Raises ValueError where they are missing."""
+    begin, end = (mark.format(name) for mark in MARKS)
+    head, found, rest = page.partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"{Path(PAGE).name} lacks the marks {begin} and {end}")
+    return f"{head}{begin}\n\n{text}\n{end}{tail}"
 
 
 if __name__ == "__main__":

@@ -87,6 +87,8 @@ _BASE = (*_RTX4090, *_S_L, "normal:2048", "--arrivals", "burst:60")
 _B = (*_RTX4090, *_L_L, "normal:2048", "--arrivals", "burst:80")
 _STEADY = ("--gpu", "h200", "--model", "llama3-8b", "--mem-fraction", "0.3", "--host-gb", "512", "--max-running", "128",
            *_RATE, *_S_L, "normal:1024", "--requests", "600")  # fmt: skip
+_SCALE = ("--gpu", "h200", "--model", "llama3-8b", "--mem-fraction", "0.3", "--host-gb", "512", *_RATE,
+          "--input-tokens", "normal:256", "--output-tokens", "normal:128", "--requests", "100000")  # fmt: skip
 _TRACES = f"{DATA}/traces"
 
 _TRACED_4090 = (*_RTX4090, "--arrivals")
@@ -133,8 +135,8 @@ TABLES = (
         "traces",
         "Recorded arrivals and lengths",
         "The first 600 requests of Azure's conversations of 2023 at four times their speed and of its code requests, "
-        "five minutes of BurstGPT at eight times their speed, 300 ShareGPT requests at 10 a second. The files are read "
-        "from ../shared/data and are not part of this repository.",
+        "five minutes of BurstGPT at eight times their speed, 300 ShareGPT requests at 10 a second. Nothing of them is "
+        "drawn: one seed says it all. The files are read from ../shared/data and are not part of this repository.",
         [
             _traced("Azure conversation x4, RTX 4090", _TRACED_4090, _CONVERSATION, "--speedup", "4", "-n", "600"),
             _traced("Azure code, RTX 4090", _TRACED_4090, _CODE, "-n", "600"),
@@ -187,5 +189,14 @@ TABLES = (
         "A slow link",
         "Set-up (b) on the RTX 4090, GB/s in each direction.",
         _varied(_B, "GB/s:", "--link-gbs {}", ("26", "12", "6", "3", "1"), ("tokenflow",)),
+    ),
+    Table(
+        "scale",
+        "100,000 requests",
+        "Short answers on the H200 (256 slots, 0.3 of the memory), far below capacity and near it.",
+        [
+            Case(f"requests/s: {rate}", (*_SCALE, "--arrivals", f"poisson:{rate}"), ("tokenflow", "fcfs"), seeds=(1,))
+            for rate in ("40", "60")
+        ],
     ),
 )

@@ -2,12 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
+from evaluation_figures import STOCK, Means, Run, means_by_policy, others_of
 from evaluation_setups import Case, Table
 from tokenflow.sim.spread import spread
 
-Run = dict[str, Any]
+RunsOf = Callable[[Case], list[Run]]
 
 _COLUMNS: tuple[tuple[str, int, Callable[[Run], float | None]], ...] = (
     ("TTFT mean s", 2, lambda run: run["ttft_s"]["mean"]),
@@ -22,11 +23,14 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Run], float | None]], ...] = (
     ("recomputed", 0, lambda run: run["recompute_count"]),
     ("makespan s", 1, lambda run: run["makespan_s"]),
 )
-_STOCK = ("fcfs", "chunked")
 
 
-def render_table(table: Table, results: dict[str, Run]) -> str:
-    """A section: text, one table over all cases, how ours stands to the others, and the command lines."""
+def render_table(table: Table, runs_of: RunsOf) -> str:
+    """A section: text, one table over all cases, how ours stands to the others, and the command lines. Empty without
+    a single result."""
+    results = {case.title: runs for case in table.cases if (runs := runs_of(case))}
+    if not results:
+        return ""
     has_paper = any(case.paper for case in table.cases)
     titles = ["set-up", "demand/Γ", "policy", *(title for title, _, _ in _COLUMNS), *(["paper"] if has_paper else [])]
     lines = [
@@ -39,10 +43,10 @@ def render_table(table: Table, results: dict[str, Run]) -> str:
     ]
     there = [case for case in table.cases if case.title in results]
     for case in there:
-        lines += _rows(case, results[case.title]["document"]["runs"], has_paper)
+        lines += _rows(case, results[case.title], has_paper)
     if table.is_comparison:
         lines += ["", *_comparison(there, results)]
-    lines += ["", "```", *(shlex.join(["tfctl", *results[case.title]["command"]]) for case in there), "```", ""]
+    lines += ["", "```", *(_command(case, results[case.title]) for case in there), "```", ""]
     return "\n".join(lines)
 
 
@@ -60,7 +64,13 @@ def _rows(case: Case, runs: Sequence[Run], has_paper: bool) -> list[str]:
     return rows
 
 
-def _comparison(cases: Sequence[Case], results: dict[str, Run]) -> list[str]:
+def _command(case: Case, runs: Sequence[Run]) -> str:
+    """What gives these rows: the seeds that were run."""
+    seeds = sorted({run["seed"] for run in runs})
+    return shlex.join(["tfctl", *replace(case, seeds=seeds).command])
+
+
+def _comparison(cases: Sequence[Case], results: dict[str, list[Run]]) -> list[str]:
     """`tokenflow` against the better of `fcfs` and `chunked`, and against whoever else is there, means over seeds."""
     lines = [
         "`tokenflow` against the better of `fcfs` and `chunked`, and the best of all others on one GPU:", "",
@@ -69,49 +79,29 @@ def _comparison(cases: Sequence[Case], results: dict[str, Run]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for case in cases:
-        runs = results[case.title]["document"]["runs"]
-        means = {policy: _means(runs, policy) for policy in dict.fromkeys(run["policy"] for run in runs)}
-        if "tokenflow" not in means:
-            continue
-        ours = means["tokenflow"]
-        stock = [means[policy] for policy in _STOCK if policy in means]
-        others = {name: one for name, one in means.items() if name not in ("tokenflow", "disaggregated")}
-        if not stock:
-            continue
-        ttfts = [f"{ours['p99'] / means[policy]['p99'] - 1.0:+.1%}" if policy in means else "" for policy in _STOCK]
-        effective = ours["effective"] / max(one["effective"] for one in stock)
-        raw = ours["raw"] / max(one["raw"] for one in stock)
-        least_stall = min(others, key=lambda name: others[name]["stall"])
-        best_qoe = max(others, key=lambda name: others[name]["qoe"])
-        cells = [
-            case.title,
-            f"{ours['demand']:.2f}",
-            *ttfts,
-            f"{effective:.2f} x",
-            f"{raw:.2f} x",
-            f"{ours['stall']:.0f}",
-            f"{others[least_stall]['stall']:.0f} ({least_stall})",
-            f"{ours['qoe']:.3f}",
-            f"{others[best_qoe]['qoe']:.3f} ({best_qoe})",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+        means = means_by_policy(results[case.title])
+        if "tokenflow" in means and any(name in means for name in STOCK):
+            lines.append(f"| {' | '.join(_against(case, means))} |")
     return lines
 
 
-def _means(runs: Sequence[Run], policy: str) -> dict[str, float]:
-    theirs = [run for run in runs if run["policy"] == policy]
-
-    def mean(value: Callable[[Run], float]) -> float:
-        return sum(map(value, theirs)) / len(theirs)
-
-    return {
-        "demand": mean(lambda run: run["demand_ratio_max"]),
-        "p99": mean(lambda run: run["ttft_s"]["p99"] or 0.0),
-        "effective": mean(lambda run: run["effective_tok_s"]),
-        "raw": mean(lambda run: run["raw_tok_s"]),
-        "stall": mean(lambda run: run["stall_s_total"]),
-        "qoe": mean(lambda run: run["qoe_mean"] or 0.0),
-    }
+def _against(case: Case, means: dict[str, Means]) -> list[str]:
+    ours, others = means["tokenflow"], others_of(means)
+    stock = [means[policy] for policy in STOCK if policy in means]
+    ttfts = [f"{ours.ttft_p99_s / means[name].ttft_p99_s - 1.0:+.1%}" if name in means else "" for name in STOCK]
+    least_stall = min(others, key=lambda name: others[name].stall_s)
+    best_qoe = max(others, key=lambda name: others[name].qoe)
+    return [
+        case.title,
+        f"{ours.demand_ratio:.2f}",
+        *ttfts,
+        f"{ours.effective_tok_s / max(one.effective_tok_s for one in stock):.2f} x",
+        f"{ours.raw_tok_s / max(one.raw_tok_s for one in stock):.2f} x",
+        f"{ours.stall_s:.0f}",
+        f"{others[least_stall].stall_s:.0f} ({least_stall})",
+        f"{ours.qoe:.3f}",
+        f"{others[best_qoe].qoe:.3f} ({best_qoe})",
+    ]
 
 
 def _cell(values: Sequence[float], digits: int) -> str:
