@@ -63,6 +63,7 @@ class ToyEngine:
         self.kv_tokens, self.host_tokens, self.kv_bytes = kv_tokens, host_tokens, kv_bytes
         self.capacity_tok_s = capacity_tok_s
         self.carry = Carry()
+        self.on_view = None  # sees every view that is decided on
         self.now_s = 0.0
         self.held: set[str] = set()
         self.steps = 0
@@ -84,6 +85,8 @@ class ToyEngine:
             self.table.add(RequestView(stream.rid, arrival_s=stream.arrival_s))
         self._fill_table()
         view = self.view()
+        if self.on_view is not None:
+            self.on_view(view)
         decided = plan(view, self.tunables)
         self.carry = decided.carry
         self._carry_out(decided, view)

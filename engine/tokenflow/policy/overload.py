@@ -15,7 +15,9 @@ from tokenflow.policy.view import FINISHED, View
 
 ENTER_AFTER_S = 1.0
 LEAVE_AFTER_S = 5.0
-_OVERLOAD_QUANTA = 2.0
+_LEAST_QUANTA, _MOST_QUANTA = 2, 8
+_SWAP_SHARE = 0.05
+_AHEAD_S = 30.0  # the admitted set is what can be kept supplied for so long
 _MOST_QUANTUM_S = 30.0
 _AVERAGING_S = 1.0  # time constant of the average of demand over capacity
 
@@ -42,6 +44,14 @@ def demand_rates(view: View) -> NDArray[np.float64]:
     return rates
 
 
+def needed_rates(view: View) -> NDArray[np.float64]:
+    """Tokens per second that must be made for each row over the next 30 s, so that its reader is supplied all along:
+    its rate less what its unread tokens cover."""
+    rates = demand_rates(view)
+    unread_tokens = np.fmax(view.unread_tokens, 0.0)  # NaN: nothing
+    return np.maximum(rates - unread_tokens / _AHEAD_S, 0.0)
+
+
 def advance(view: View, tunables: Tunables, elapsed_s: float) -> OverloadState:
     """Overload begins when the average of demand over capacity stays above the enter ratio for 1 s, and ends when it
     stays below the exit ratio for 5 s. Without a known capacity there is none."""
@@ -56,16 +66,35 @@ def advance(view: View, tunables: Tunables, elapsed_s: float) -> OverloadState:
     return _switch(carry, tunables, ratio, elapsed_s)
 
 
-@lru_cache(maxsize=8)
-def in_overload(tunables: Tunables) -> Tunables:
-    """The same with runs twice as long.
+def in_overload(view: View, tunables: Tunables) -> Tunables:
+    """The same with longer runs: twice the quantum, or as many of it (eight at most) as keep swaps to a twentieth of
+    the time.
 
     The admitted ask for nearly all that can be served, so nobody gets far ahead, and with short runs they would take
-    turns at every quantum: KV would move all the time (docs/policy.md, "Overload").
+    turns at every quantum: KV would move all the time. On SGLang a batch waits while one of it is loaded, so a batch
+    of B that turns over once in a quantum loses B loads of it (docs/policy.md, "Overload").
     """
-    return replace(
-        tunables, quantum_s=max(tunables.quantum_s, min(_OVERLOAD_QUANTA * tunables.quantum_s, _MOST_QUANTUM_S))
-    )
+    quanta = _turnover_s(view) / (_SWAP_SHARE * tunables.quantum_s) if tunables.quantum_s > 0.0 else 0.0
+    if not quanta > _LEAST_QUANTA:  # NaN: the price is not known
+        quanta = _LEAST_QUANTA
+    return _with_runs_of(tunables, int(min(quanta, _MOST_QUANTA)))
+
+
+def _turnover_s(view: View) -> float:
+    """What it takes to load, one after the other, as many streams of mean length as run side by side."""
+    engine, costs = view.engine, view.engine.costs
+    live = view.state < FINISHED
+    if not (live.any() and costs.h2d_bytes_s > 0.0):
+        return 0.0
+    mean_tokens = max(float(np.fmax(view.context_tokens[live], 0.0).mean()), 1.0)
+    batch = min(engine.slot_count, engine.kv_total_tokens / mean_tokens)
+    return batch * (costs.load_fixed_s + mean_tokens * engine.kv_bytes_per_token / costs.h2d_bytes_s)
+
+
+@lru_cache(maxsize=16)
+def _with_runs_of(tunables: Tunables, quanta: int) -> Tunables:
+    longer_s = min(quanta * tunables.quantum_s, _MOST_QUANTUM_S)
+    return replace(tunables, quantum_s=max(tunables.quantum_s, longer_s))
 
 
 def _switch(carry: Carry, tunables: Tunables, ratio: float, elapsed_s: float) -> OverloadState:
@@ -80,9 +109,11 @@ def _switch(carry: Carry, tunables: Tunables, ratio: float, elapsed_s: float) ->
 
 
 def admitted(view: View) -> NDArray[np.bool_]:
-    """In overload: the oldest streams whose rates fit capacity and whose KV fits device and host memory together, and
-    at least as many as can run side by side.
+    """In overload: the oldest streams that capacity can supply for the next 30 s and whose KV fits device and host
+    memory together, and at least as many as can run side by side.
 
+    A stream needs r·30 s tokens less what it has unread. Who has just begun asks for its whole rate; a reader with
+    30 s of runway for nothing yet, and does not keep others out while it reads on.
     A few fast readers may ask for all of capacity, which a batch of a few does not reach: slots that stood empty then
     would make the queue longer for everybody, where plain first come first served would fill them.
     Strictly in order of arrival: the first that does not fit closes the door behind it, so that a large request is
@@ -96,7 +127,7 @@ def admitted(view: View) -> NDArray[np.bool_]:
     order = order[can_run[order]]
     inside = np.zeros(len(view), np.bool_)
     if order.size:
-        rates = np.cumsum(demand_rates(view)[order])
+        rates = np.cumsum(needed_rates(view)[order])
         tokens = np.cumsum(np.fmax(view.context_tokens[order], 0.0))
         can_be_served = (rates <= capacity_tok_s * (1.0 + 1e-9)) & (tokens <= memory_tokens)
         can_run_at_once = (np.arange(order.size) < view.engine.slot_count) & (tokens <= view.engine.kv_total_tokens)

@@ -19,7 +19,7 @@ def decide(view: View, tunables: Tunables) -> Plan:
     """One decision. Returns at once where nobody wants a place and memory is ample."""
     turn = begin(view, tunables)
     if turn.is_overloaded:
-        turn.tunables = in_overload(tunables)
+        turn.tunables = in_overload(view, tunables)
     if turn.seekers.size:
         _serve(turn)
     return turn.close()
