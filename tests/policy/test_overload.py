@@ -8,7 +8,15 @@ from toy_engine import Stream, ToyEngine
 
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.costs import Costs
-from tokenflow.policy.overload import ENTER_AFTER_S, LEAVE_AFTER_S, admitted, advance, demand_rates, in_overload, needed_rates
+from tokenflow.policy.overload import (
+    ENTER_AFTER_S,
+    LEAVE_AFTER_S,
+    admitted,
+    advance,
+    demand_rates,
+    in_overload,
+    needed_rates,
+)
 from tokenflow.policy.plan import Cause
 from tokenflow.policy.states import RequestState, Variant
 from tokenflow.policy.tunables import Tunables
