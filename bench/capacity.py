@@ -47,9 +47,10 @@ class Place:
 
     def measured(self, window_s: float) -> dict[str, Any]:
         """`[performance]` of a profile that is measured now."""
-        options = ("--profile", PROFILE, "--as", "measured", "--quick", "--window", str(window_s))
-        document = json.loads(self.tfctl("profile", "measure", *options, "--json"))
-        found: dict[str, Any] = tomllib.loads(Path(document["path"]).read_text())["performance"]
+        path = self.folder / "measured.toml"
+        options = ("--profile", PROFILE, "--as", path.stem, "--output", str(path), "--quick", "--window", str(window_s))
+        self.tfctl("profile", "measure", *options)
+        found: dict[str, Any] = tomllib.loads(path.read_text())["performance"]
         return found
 
     def bench_tok_s(self, slots: int, seed: int) -> float:

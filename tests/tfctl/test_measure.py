@@ -30,7 +30,14 @@ def test_an_engine_with_work_is_refused(tfctl, daemon_in, state):
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(("--profile", "nosuch"), 78), (("--as", "../x"), 2), (("--window", "0"), 2), (("--window", "nan"), 2)],
+    [
+        (("--output", "/tmp/another.toml"), 2),
+        (("--output", "/nowhere/demo-cpu.toml"), 2),
+        (("--profile", "nosuch"), 78),
+        (("--as", "../x"), 2),
+        (("--window", "0"), 2),
+        (("--window", "nan"), 2),
+    ],
 )
 def test_bad_wishes(tfctl, daemon, arguments, code):
     assert tfctl("profile", "measure", *arguments).code == code

@@ -20,7 +20,7 @@ from tfctl.output import note, write_json, write_line
 from tfctl.profile.client_key import client_key
 from tfctl.profile.create import warn_if_unseen
 from tfctl.profile.hand import Hand
-from tfctl.profile.writing import check_name, parse, set_values, write_profile
+from tfctl.profile.writing import check_name, parse, replace_file, set_values, write_profile
 from tfctl.profiles import check_profiles, read_profile, valid_contents
 from tfctl.session import Session
 from tokenflow.errors import (
@@ -28,6 +28,7 @@ from tokenflow.errors import (
     ConflictError,
     DaemonUnreachableError,
     HostError,
+    UsageError,
 )
 from tokenflow.version import __version__
 from tokenflow.wire import (
@@ -69,13 +70,18 @@ def measure(
     quick: Annotated[
         bool, typer.Option("--quick", show_default=False, help="Fewer figures: a minute, and coarser.")
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", show_default=False, help="Write it here, and not where profiles are."),
+    ] = None,
 ) -> None:
     """Measure what the engine can do, and write it into the profile.
 
     The engine is started where none runs, and stopped again. It must be idle. Words behind `--` are handed to SGLang.
     """
     session = Session(ctx)
-    check_name(name or profile)
+    target = check_name(name or profile)
+    _check_output(output, target)
     key = client_key(valid_contents(profile)["engine"], api_key_env)
     run_options = _options(window_s, is_quick=quick, api_key=key)
     if session.is_chatty and (busy := busy_with()) is not None:
@@ -83,13 +89,33 @@ def measure(
     with reporter(session) as report, _engine(session, profile, engine_args(ctx), report) as client:
         status = client.get("/v1/status", StatusDocument)
         found = _measure(client, status, report, run_options)
-    text = _written(profile, name or profile, found, status)
-    origin, path = write_profile(name or profile, text, is_replacing=True)
+    text = _written(profile, target, found, status)
+    origin, path = _write(target, text, output)
     if session.as_json:
         contents = tomllib.loads(text)
-        write_json(ProfileWrittenDocument(name=name or profile, origin=origin, path=str(path), contents=contents))
+        write_json(ProfileWrittenDocument(name=target, origin=origin, path=str(path), contents=contents))
         return
     _show(session, found, path, origin)
+
+
+def _check_output(output: Path | None, name: str) -> None:
+    """Before minutes of measuring. Raises UsageError."""
+    if output is None:
+        return
+    if output.name != f"{name}.toml":
+        raise UsageError(
+            f"a profile lies in a file of its name: {name}.toml", hint=f"--output {output.parent / name}.toml, or --as"
+        )
+    if not os.access(output.parent, os.W_OK):
+        raise UsageError(f"{output.parent} cannot be written to", hint=f"ls -ld {output.parent}", field="output")
+
+
+def _write(name: str, text: str, output: Path | None) -> tuple[str, Path]:
+    """(origin, path)"""
+    if output is None:
+        return write_profile(name, text, is_replacing=True)
+    replace_file(output, text)
+    return "file", output.absolute()
 
 
 def _options(window_s: float, *, is_quick: bool, api_key: str | None) -> "Options":
@@ -257,4 +283,7 @@ def _show(session: Session, found: "Measured", path: Path, origin: str) -> None:
         )
     write_line(f"written to {path}")
     warn_if_unseen(session, origin)
-    write_line(session.next_step(f"use it: tfctl restart {name}; look at it: tfctl profile show {name}"))
+    if origin == "file":
+        write_line(session.next_step(f"check it: tfctl profile validate {path}"))
+    else:
+        write_line(session.next_step(f"use it: tfctl restart {name}; look at it: tfctl profile show {name}"))
