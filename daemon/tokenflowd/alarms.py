@@ -11,6 +11,7 @@ from tokenflow.policy.states import Mode, RequestState
 from tokenflow.wire import Alarm, AlarmKind, EngineInfo, EngineState, PluginState
 from tokenflowd import failure
 from tokenflowd.observation import Limits
+from tokenflowd.storm import Storm
 from tokenflowd.trends import WINDOW_S, Trends
 
 _STEPPING = (EngineState.SERVING, EngineState.BUSY, EngineState.WEDGED, EngineState.DRAINING)
@@ -139,6 +140,8 @@ def _of_trends(trends: Trends) -> list[Alarm]:
         )
         hint = "longer runs: tfctl tune quantum_s=2; fewer swaps: tfctl tune max_swaps_per_s=5"
         found.append(_alarm(AlarmKind.THRASH, message, hint))
+    if (storm := trends.storm) is not None:
+        found.append(_storm(storm))
     if zombies := trends.zombie_tokens:
         message = f"{zombies} tokens were made in the last {WINDOW_S:.0f} s for clients that had left"
         found.append(_alarm(AlarmKind.ZOMBIES, message, "look for a proxy that keeps connections of gone clients open"))
@@ -147,6 +150,16 @@ def _of_trends(trends: Trends) -> list[Alarm]:
         hint = "a larger one: tfctl restart -- --hicache-ratio 3 (of the device pool), or --hicache-size GB"
         found.append(_alarm(AlarmKind.HOST_POOL_FULL, message, hint))
     return found
+
+
+def _storm(storm: Storm) -> Alarm:
+    before = "" if storm.made_before_tok_s is None else f", after {storm.made_before_tok_s:.0f} before"
+    message = (
+        f"KV memory is full: streams were taken out {storm.preemption_count} times in the last {WINDOW_S:.0f} s; "
+        f"{storm.made_tok_s:.0f} tok/s were made{before}"
+    )
+    hint = "admit fewer: tfctl restart -- --max-running-requests N, or more KV room: -- --mem-fraction-static RATIO"
+    return _alarm(AlarmKind.PREEMPTION_STORM, message, hint)
 
 
 def _alarm(kind: AlarmKind, message: str, hint: str) -> Alarm:

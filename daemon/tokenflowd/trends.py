@@ -1,5 +1,5 @@
 """What goes wrong slowly, told from one engine's telemetry over the last minute: thrash, zombies,
-starvation, a full host pool.
+starvation, a full host pool; preemption storms (`storm`).
 
 Pure: every stamp comes with the telemetry. A sample is taken every few seconds, however often telemetry comes.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tokenflow.link import StreamState, Telemetry
 from tokenflow.policy.states import Reason, RequestState
+from tokenflowd.storm import Storm, StormWatch
 
 WINDOW_S = 60.0
 SAMPLE_EVERY_S = 5.0
@@ -58,6 +59,7 @@ class Trends:
         self._last_s: float | None = None
         self._next_sample_s = 0.0
         self._full_since_s: float | None = None
+        self._storms = StormWatch()
         self.longest_wait: Waiter | None = None
         self.starved_count = 0
         self.thrash: Thrash | None = None
@@ -76,6 +78,7 @@ class Trends:
         while now_s - self._made[0][0] > WINDOW_S:
             self._made.popleft()
         live = [stream for stream in telemetry.streams if stream.state.is_live]
+        self._storms.take(telemetry, self._made_tokens)
         self._look_at_waits(live, now_s, starvation_s)
         self._look_for_thrash(live, now_s)
 
@@ -121,6 +124,11 @@ class Trends:
             self._full_since_s = None
         elif self._full_since_s is None:
             self._full_since_s = now_s
+
+    @property
+    def storm(self) -> Storm | None:
+        """The preemptions of the last minute, where KV is full and they are many."""
+        return self._storms.now
 
     @property
     def host_full_s(self) -> float:

@@ -63,6 +63,7 @@ class AlarmKind(StrEnum):
     ENFORCE_BLOCKED = "enforce_blocked"
     SCHEDULERS_UNSEEN = "schedulers_unseen"  # with --dp-size only the first scheduler is watched
     RANK_SKEW = "rank_skew"
+    PREEMPTION_STORM = "preemption_storm"  # KV is full, and streams are taken out all the time
     THRASH = "thrash"  # a stream is moved again and again and makes next to nothing
     ZOMBIES = "zombies"  # tokens are made for clients that have left
     STARVATION = "starvation"  # a request has waited for more than twice the starvation bound

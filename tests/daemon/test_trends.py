@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from telemetry_samples import stream, telemetry
 
+from tokenflow.counters import Counters
 from tokenflow.link import KvPools, StreamState, Telemetry
 from tokenflow.policy.states import Mode, Reason, RequestState
 from tokenflow.wire import AlarmKind, EngineInfo, EngineState, PluginState, Quality
@@ -127,3 +128,35 @@ def test_schedulers_that_nobody_watches_are_told(count: int):
     found = told([message])
     assert [kind for kind, _ in found] == [AlarmKind.SCHEDULERS_UNSEEN] * (count - 1)
     assert count == 1 or "has 2 schedulers and only the first is watched" in found[0][1]
+
+
+def full(at_s: float, preemptions: int, made_tok_s: float) -> Telemetry:
+    message = telemetry(stream(), sent_s=at_s)
+    message.counters = Counters(
+        preemptions={"reading": {Reason.PREEMPTED_KV_FULL: preemptions, "preempted_surplus": 900}}
+    )
+    message.quality = Quality(stall_s_total=0.0, raw_tok_s=made_tok_s)
+    return message
+
+
+def test_a_storm_of_preemptions_is_told_with_what_it_costs():
+    calm = [full(at_s, 5, 200.0) for at_s in every(5.0, 13)]
+    storm = [full(160.0 + 5.0 * number, 5 + 4 * number, 20.0) for number in range(1, 13)]
+    assert told(calm) == []
+    [(kind, message)] = told([*calm, *storm])
+    assert kind == AlarmKind.PREEMPTION_STORM
+    assert message == (
+        "KV memory is full: streams were taken out 48 times in the last 60 s; 20 tok/s were made, after 200 before"
+    )
+
+
+@pytest.mark.parametrize(("per_sample", "count"), [(2, 30), (0, 30), (4, 5)])
+def test_a_few_preemptions_or_a_short_burst_are_no_storm(per_sample: int, count: int):
+    assert told(full(100.0 + 5.0 * number, per_sample * number, 20.0) for number in range(count)) == []
+
+
+def test_a_storm_that_has_passed_is_told_no_more():
+    storm = [full(100.0 + 5.0 * number, 4 * number, 20.0) for number in range(13)]
+    calm = [full(165.0 + 5.0 * number, 48, 200.0) for number in range(13)]
+    assert [kind for kind, _ in told(storm)] == [AlarmKind.PREEMPTION_STORM]
+    assert told([*storm, *calm]) == []

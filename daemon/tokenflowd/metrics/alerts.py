@@ -44,6 +44,7 @@ _SUMMARIES = {
     AlarmKind.ENFORCE_BLOCKED: "Mode enforce was asked for, and an option of the engine rules it out.",
     AlarmKind.SCHEDULERS_UNSEEN: "The engine has several schedulers, and all figures are those of the first one.",
     AlarmKind.RANK_SKEW: "The ranks came to differ: all streams were started over, and scheduling is stock.",
+    AlarmKind.PREEMPTION_STORM: "KV memory is full: streams are taken out more often than every two seconds.",
     AlarmKind.THRASH: "A stream is moved again and again and makes next to nothing.",
     AlarmKind.ZOMBIES: "Tokens are made for clients that have left.",
     AlarmKind.STARVATION: "A request has waited for more than twice the starvation bound.",
@@ -114,15 +115,6 @@ _OF_THE_PAST = (
         "Readers want more than the engine can make: requests are admitted first come, first served.",
         "overload",
         (("tokenflow_overload", _STEADY_1),),
-    ),
-    Alert(
-        "TokenFlowPreemptionStorm",
-        'sum without (class, reason) (rate(tokenflow_preemptions_total{reason="preempted_kv_full"}[5m])) > 0.5',
-        "5m",
-        _WARNING,
-        "KV memory is full: streams are taken out more often than every two seconds.",
-        "preemption_storm",
-        (('tokenflow_preemptions_total{class="reading",reason="preempted_kv_full"}', "0+60x60"),),
     ),
     Alert(
         "TokenFlowTransfersBehind",
