@@ -100,6 +100,7 @@ def _traced(title: str, base: tuple[str, ...], file: str, *more: str) -> Case:
 
 _CONVERSATION, _CODE = "AzureLLMInferenceTrace_conv.csv.gz", "AzureLLMInferenceTrace_code.csv.gz"
 _BURSTGPT, _SHAREGPT = "burstgpt1_p90_5min.csv", "sharegpt_llama31_300req_lengths.csv"
+_MOONCAKE = "mooncake_conversation_trace.jsonl.gz"
 _LARGE = ("--gpu", "h200", "--model", "qwen2.5-32b", "--host-gb", "512", *_RATE, "--arrivals")
 
 TABLES = (
@@ -135,7 +136,8 @@ TABLES = (
         "traces",
         "Recorded arrivals and lengths",
         "The first 600 requests of Azure's conversations of 2023 at four times their speed and of its code requests, "
-        "five minutes of BurstGPT at eight times their speed, 300 ShareGPT requests at 10 a second. Nothing of them is "
+        "five minutes of BurstGPT at eight times their speed, 300 ShareGPT requests at 10 a second, the first 300 of "
+        "Mooncake's conversations. (The paper's long run is BurstGPT on an H200 with Qwen2.5-32B.) Nothing of them is "
         "drawn: one seed says it all. The files are read from ../shared/data and are not part of this repository.",
         [
             _traced("Azure conversation x4, RTX 4090", _TRACED_4090, _CONVERSATION, "--speedup", "4", "-n", "600"),
@@ -143,6 +145,8 @@ TABLES = (
             _traced("BurstGPT x8, RTX 4090", _TRACED_4090, _BURSTGPT, "--speedup", "8"),
             _traced("ShareGPT 300, RTX 4090", _TRACED_4090, _SHAREGPT),
             _traced("Azure conversation x4, Qwen2.5-32B, H200", _LARGE, _CONVERSATION, "--speedup", "4", "-n", "600"),
+            _traced("BurstGPT x8, Qwen2.5-32B, H200", _LARGE, _BURSTGPT, "--speedup", "8"),
+            _traced("Mooncake conversation, H200", (*_h200("0.88"), "--arrivals"), _MOONCAKE, "-n", "300"),
         ],
         is_comparison=True,
     ),
@@ -172,10 +176,10 @@ TABLES = (
     ),
     Table(
         "overload",
-        "From 0.44 to 1.8 times capacity",
+        "From 0.5 to 2 times capacity",
         "Poisson arrivals on the H200 (128 slots, 0.3 of the memory), answers of 1024 tokens; 10.1 requests a second "
         "are capacity. `demand/Γ` counts live streams only, and below capacity they end long before they are read.",
-        _varied(_STEADY, "requests/s:", "--arrivals poisson:{}", ("4.5", "7", "9", "13.5", "18"), OURS_AND_BEST),
+        _varied(_STEADY, "requests/s:", "--arrivals poisson:{}", ("5", "7.5", "10", "15", "20"), OURS_AND_BEST),
         is_comparison=True,
     ),
     Table(

@@ -30,6 +30,25 @@ def test_a_line_is_cut_to_the_axes_and_broken_where_there_is_nothing():
     assert "A <chart>" not in drawn
 
 
+def test_a_legend_stands_beside_the_title_and_above_all_lines():
+    top = [(0.0, 10.0), (4.0, 10.0)]
+    drawn = line_chart(
+        "Demand and capacity",
+        [Line("demand", "b", top), Line("capacity", "a", top)],
+        Axis("s", 4.0),
+        Axis("tok/s", 10.0),
+    )
+    keys = [float(y) for y in re.findall(r'<line class="[ab]"[^>]* y1="([\d.]+)"', drawn)]
+    heights = [
+        float(point.split(",")[1]) for stroke in re.findall(r'points="([^"]*)"', drawn) for point in stroke.split()
+    ]
+    assert len(keys) == 2
+    assert max(keys) < min(heights)
+    ends = [float(x) for x in re.findall(r'<text class="tick" x="([\d.]+)" y="14"', drawn)]
+    assert ends == sorted(ends)
+    assert 48 + 6.5 * len("Demand and capacity, tok/s") < ends[0]
+
+
 @pytest.fixture
 def tables(monkeypatch):
     monkeypatch.syspath_prepend(str(TOOLS))

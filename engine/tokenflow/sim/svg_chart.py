@@ -8,6 +8,7 @@ from html import escape
 WIDTH, HEIGHT = 380, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 8, 24, 30
 _TICKS = 4
+_KEY_WIDTH, _LETTER_WIDTH = 28.0, 5.5  # of a legend: the stroke with its gaps, and what a letter takes
 _ROUND = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -90,12 +91,15 @@ def _strokes(line: Line, x: Axis, y: Axis) -> list[str]:
 
 
 def _legend(lines: Sequence[Line]) -> list[str]:
-    parts, at = [], float(_LEFT + 6)
-    for line in lines:
-        if len(lines) > 1:
-            parts.append(f'<line class="{line.style}" x1="{at}" x2="{at + 14}" y1="{_TOP + 8}" y2="{_TOP + 8}"/>')
-            parts.append(f'<text class="tick" x="{at + 18}" y="{_TOP + 11}">{escape(line.name)}</text>')
-            at += 30 + 5.5 * len(line.name)
+    """Beside the title, where no line can cross it."""
+    if len(lines) < 2:
+        return []
+    widths = [_KEY_WIDTH + _LETTER_WIDTH * len(line.name) for line in lines]
+    parts, at = [], WIDTH - _RIGHT - sum(widths)
+    for line, width in zip(lines, widths, strict=True):
+        parts.append(f'<line class="{line.style}" x1="{at:.1f}" x2="{at + 14:.1f}" y1="11" y2="11"/>')
+        parts.append(f'<text class="tick" x="{at + 18:.1f}" y="14">{escape(line.name)}</text>')
+        at += width
     return parts
 
 
