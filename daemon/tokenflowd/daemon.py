@@ -11,7 +11,7 @@ from aiohttp import web
 from tokenflow import locations
 from tokenflow.errors import ConfigurationError, OperationError, TokenFlowError
 from tokenflow.version import __version__
-from tokenflowd import engine_record, heartbeat, leftover, server, wedge_watch
+from tokenflowd import alarm_log, engine_record, heartbeat, leftover, server, wedge_watch
 from tokenflowd import settings as daemon_settings
 from tokenflowd.changes import Changes
 from tokenflowd.context import Context
@@ -118,6 +118,7 @@ class Daemon:
                 asyncio.create_task(heartbeat.beat(self._manager, self._context.snapshots.status, self._changes))
             )
         self._tasks.append(asyncio.create_task(self._watch_for_wedges()))
+        self._tasks.append(asyncio.create_task(alarm_log.run(self._context.snapshots.status)))
         self._record_flight()
 
     async def _watch_for_wedges(self) -> None:
