@@ -9,6 +9,7 @@ from aiohttp import web
 
 from tokenflow.errors import OperationError, PermissionDeniedError
 from tokenflow.measure.engine_facts import read_facts
+from tokenflow.measure.measurement import Options, measure
 from tokenflow.measure.points import DecodePoint
 from tokenflow.measure.streams import endpoint_of, measure_decode, measure_prefill
 
@@ -85,6 +86,18 @@ async def test_a_slow_engine_gets_more_time(paced):
     sample = await measure_decode(endpoint_of(url, "m"), DecodePoint(1, 10, 1000), 0.3, random.Random(1))
     assert sample.tok_s == pytest.approx(10.0, rel=0.5)
     assert sample.context_tokens >= 18  # twenty steps and more, not three
+
+
+async def test_a_second_measurement_finds_nothing_of_the_first_in_the_engine_s_cache(paced):
+    server, url = paced
+    for _ in range(2):
+        begun = len(server.prompts)
+        with pytest.raises(AttributeError, match="status"):  # after the prompts, the daemon would be asked
+            await measure(url, "m", None, lambda *_: None, Options(window_s=0.1, is_quick=True))
+        assert len(server.prompts) > begun
+    half = len(server.prompts) // 2
+    first, second = ({tuple(prompt[:4]) for prompt in part} for part in (server.prompts[:half], server.prompts[half:]))
+    assert not first & second
 
 
 async def test_prefill_is_the_fastest_of_a_few(paced):

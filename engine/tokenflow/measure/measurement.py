@@ -40,7 +40,7 @@ class Options:
     window_s: float = 3.0
     cycles: int = 6
     is_quick: bool = False
-    seed: int = 1
+    seed: int | None = None  # of the prompts; None: others each time, since the engine may still hold those of the last
     api_key: str | None = None
 
 
