@@ -252,3 +252,13 @@ def test_a_viewer_who_acts_is_told_how_to_be_let(command, tfctl, daemon):
     assert (outcome.code, outcome.out) == (77, "")
     assert outcome.err == "error: it takes the role operator\nhint:  sudo usermod -aG operators $USER\n"
     assert tfctl("status").code == 0, "looking is allowed"
+
+
+def test_kinds_of_events_are_repeated_or_joined_by_commas(tfctl, daemon):
+    joined = tfctl("events", "--kind", "held,fault")
+    assert joined.code == 0
+    assert joined.out == tfctl("events", "--kind", "held", "--kind", "fault").out
+    assert joined.out != tfctl("events").out
+    wrong = tfctl("events", "--kind", "held,nosuch")
+    assert wrong.code == 2
+    assert "there is no kind 'nosuch'" in wrong.err

@@ -148,7 +148,9 @@ async def test_the_filter_takes_every_letter_and_can_be_left_in_both_ways(app):
         await pilot.press("slash", "space", "enter")
         assert shown(app) == BY_RUNWAY
         assert text_of(app, "bar") == ""  # blanks are no filter
-        await pilot.press("slash", "backspace", *"waiting", "enter")
+        await pilot.press("slash", "backspace", *"nosuch", "enter")
+        await until(lambda: app.query_one(RequestTable).render_line(1).text.rstrip() == "no request matches")
+        await pilot.press("escape", "slash", *"waiting", "enter")
         await until(lambda: shown(app) == ["c3"])
         assert "filter /waiting: 1 of 4" in text_of(app, "bar")
         await pilot.press("escape")

@@ -59,5 +59,6 @@ class Session:
             self._has_warned = True
             note(
                 f"warning: tfctl is {__version__}, the daemon is {client.daemon_version}; "
-                + self.next_step("restart the daemon: tfctl stop --daemon; tfctl start")
+                "restart it: systemctl restart tokenflowd (streams go on), or "
+                + self.next_step("tfctl stop --drain 600 --daemon; tfctl start")
             )

@@ -12,11 +12,12 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tfctl.output import Look
+from tfctl.output import Look, Role
+from tfctl.views.cells import Cell
 from tokenflow.wire import RequestRow
 from tokenflow_tui.order import Order, arranged
 from tokenflow_tui.palette import STYLES, Styles, upon
-from tokenflow_tui.strips import REVERSED
+from tokenflow_tui.strips import REVERSED, line_strip
 from tokenflow_tui.table_lines import TableLines
 
 _FAR = 1_000_000
@@ -45,7 +46,7 @@ class RequestTable(ScrollView, can_focus=True):
 
     def __init__(self, look: Look) -> None:
         super().__init__()
-        self._all: Sequence[RequestRow] = ()
+        self._all: Sequence[RequestRow] | None = None  # None: nothing was read yet
         self._rows: Sequence[RequestRow] = ()
         self._index_of: dict[str, int] = {}
         self.lines = TableLines(replace(look, width=None))
@@ -63,7 +64,7 @@ class RequestTable(ScrollView, can_focus=True):
     @property
     def row_count(self) -> int:
         """Before the filter."""
-        return len(self._all)
+        return len(self._all or ())
 
     @property
     def cursor_index(self) -> int | None:
@@ -97,7 +98,7 @@ class RequestTable(ScrollView, can_focus=True):
 
     def _arrange(self) -> None:
         index = self.cursor_index or 0
-        self._rows = arranged(self._all, self.order, self.wanted)
+        self._rows = arranged(self._all or (), self.order, self.wanted)
         self._index_of = {row.rid: at for at, row in enumerate(self._rows)}
         before = self.cursor_rid
         if self.cursor_index is None:
@@ -162,6 +163,12 @@ class RequestTable(ScrollView, can_focus=True):
         self.virtual_size = Size(self.lines.width, len(self._rows) + 1)
         self.refresh()
 
+    def _nothing(self, width: int) -> Strip:
+        """Why the table is empty; blank while nothing was read yet."""
+        text = "" if self._all is None else "no request matches" if self._all else "no requests"
+        styles = upon(self._role_styles, self._base or self.rich_style)
+        return line_strip([Cell(text, Role.FAINT)], "", styles, width)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         top = int(new_value)
@@ -174,5 +181,5 @@ class RequestTable(ScrollView, can_focus=True):
             return self.lines.title(width)
         index = y - 1 + self.scroll_offset.y
         if index >= len(self._rows):
-            return Strip.blank(width, self._base)
+            return self._nothing(width) if y == 1 and not self._rows else Strip.blank(width, self._base)
         return self.lines.line(index, width, is_cursor=self._rows[index].rid == self.cursor_rid)

@@ -15,6 +15,19 @@ from tokenflow.events import EventKind, EventRow
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
+def _known(kinds: list[str] | None) -> list[str] | None:
+    """Taken apart at commas. Raises BadParameter for a kind that there is not."""
+    words = [word for text in kinds or () for word in text.split(",")]
+    for word in words:
+        if word not in list(EventKind):
+            raise typer.BadParameter(f"there is no kind {word!r}; there are: {', '.join(EventKind)}")
+    return words or None
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [kind for kind in EventKind if kind.startswith(incomplete)]
+
+
 @app.command(cls=Command)
 def events(
     ctx: typer.Context,
@@ -23,15 +36,22 @@ def events(
     ] = False,
     count: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many of the last events.")] = 100,
     kinds: Annotated[
-        list[EventKind] | None,
-        typer.Option("--kind", metavar="KIND", show_default=False, help="Only this kind; may be repeated."),
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            callback=_known,
+            autocompletion=_complete,
+            show_default=False,
+            help="Only this kind; several with commas, or repeated.",
+        ),
     ] = None,
 ) -> None:
     """Show what the policy and the operators did.
 
     With the reason, who asked for it, and the figures it was decided on. Kinds: preempted, resumed, released, held,
-    unheld, aborted, mode, tuned, overload_entered, overload_left, fault, disabled, engine_started, engine_adopted,
-    engine_failed, engine_stopped, lost.
+    unheld, aborted, mode, tuned, effect, overload_entered, overload_left, fault, disabled, engine_started,
+    engine_adopted, engine_failed, engine_stopped, lost.
     """
     session = Session(ctx)
     client = session.client()
