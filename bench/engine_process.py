@@ -91,7 +91,11 @@ class EngineProcess:
 
 @contextlib.contextmanager
 def running_engine(*engine_args: str) -> Iterator[EngineProcess]:
-    """Starts the demo model, or the one that BENCH_MODEL names, with these SGLang arguments, and ends it."""
+    """Starts the demo model, or the one that BENCH_MODEL names, with these SGLang arguments, and ends it.
+
+    A SIGTERM ends it too: it runs in a session of its own and would outlive us.
+    """
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     model = os.environ.get(MODEL_ENV) or ensure_demo_model(lambda text, ratio: None)
     extra_args = shlex.split(os.environ.get(ARGS_ENV, ""))
     with socket.socket() as probe:
