@@ -446,6 +446,9 @@ async def test_a_recording_is_made_and_replayed(daemon, folder):
         await pilot.press("plus", "space")
         assert "x2" in text_of(app, "bar")
         await until(lambda: shown(app) == BY_RUNWAY[1:])
+        titles = {command.title for command in app.get_system_commands(app.screen_stack[0])}
+        assert "Play faster" in titles
+        assert not titles & {"Also those that have ended", "End the request"}  # a replay has what was seen
 
 
 async def test_what_is_to_be_said_stands_above_all(daemon):

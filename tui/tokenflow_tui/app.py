@@ -70,11 +70,9 @@ class LiveView(App[None]):
         self._hand = OperatorHand(explicit)
         self._acting = Acting(self, self._hand, is_ascii=use_ascii)
         self.failure: Exception | None = None  # a fault of the view itself, which has ended it
-        self._hidden: set[str] = set()
         self._parts = Parts(self)
-        self.scene = Scene(self._look, None if recording is None else History.of(recording.moments))
-        self.scene.say = say
-        self.scene.note = None if recording is None else recording.problem
+        history, note = (None, None) if recording is None else (History.of(recording.moments), recording.problem)
+        self.scene = Scene(self._look, history, say=say, note=note)
 
     def compose(self) -> ComposeResult:
         scene = self.scene
@@ -88,7 +86,7 @@ class LiveView(App[None]):
             with VerticalScroll(id="side", can_focus=False):
                 yield Panel("detail", lambda width, height: scene.detail(width))
         yield Panel("bar", lambda width, height: scene.bar(width))
-        yield FilterBar(self._leave_filter)
+        yield FilterBar(lambda: self._parts.table.focus())
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -155,7 +153,7 @@ class LiveView(App[None]):
         if rows is not None:
             table.set_rows(rows)
         self._choose()
-        self._parts.show_gpus(self.scene.has_gpus and "gpus" not in self._hidden)
+        self._parts.show_gpus(self.scene.has_gpus)
         self._parts.renew()
 
     def _play(self) -> None:
@@ -179,12 +177,10 @@ class LiveView(App[None]):
         if self.screen_stack:
             self._parts.fit(event.size)
 
-    # Keys --------------------------------------------------------------------------------------------------------
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Read-only, as a replay is: the keys that change something are not there."""
-        if action == "speed":
-            return self.scene.player is not None
+        if action in ("speed", "ended"):
+            return (self.scene.player is not None) is (action == "speed")  # a replay has what was seen, and its pace
         return not (self._is_readonly and action in ("hold", "abort"))
 
     def action_freeze(self) -> None:
@@ -206,9 +202,6 @@ class LiveView(App[None]):
 
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()
-
-    def _leave_filter(self) -> None:
-        self._parts.table.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter" and self._parts.are_whole:
@@ -246,9 +239,7 @@ class LiveView(App[None]):
             self._parts.renew("detail")
 
     def action_show_or_hide(self, name: str) -> None:
-        panel = self.query_one(f"#{name}")
-        panel.display = not panel.display
-        self._hidden ^= {name}
+        self._parts.show_or_hide(name)
         self.call_after_refresh(self.renew)
 
     def action_ended(self) -> None:

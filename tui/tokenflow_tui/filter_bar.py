@@ -17,7 +17,7 @@ class FilterBar(Input):
     FilterBar.open { display: block; }
     """
 
-    def __init__(self, on_close: Callable[[], None]) -> None:
+    def __init__(self, on_close: Callable[[], object]) -> None:
         super().__init__(
             placeholder="part of an id, state, class or reason; !word: without it", id="filter", compact=True
         )

@@ -17,6 +17,7 @@ class Parts:
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
+        self._hidden: set[str] = set()
 
     @property
     def screen(self) -> Screen[object]:
@@ -41,8 +42,14 @@ class Parts:
             if all(isinstance(part, Screen) or part.display for part in panel.ancestors_with_self):
                 panel.renew()  # what is hidden would be laid out all the same
 
-    def show_gpus(self, is_shown: bool) -> None:
-        self.screen.query_one("#panels").set_class(is_shown, "gpus")
+    def show_or_hide(self, name: str) -> None:
+        panel = self.screen.query_one(f"#{name}")
+        panel.display = not panel.display
+        self._hidden ^= {name}
+
+    def show_gpus(self, has_gpus: bool) -> None:
+        """Where there are any, unless the user has hidden them."""
+        self.screen.query_one("#panels").set_class(has_gpus and "gpus" not in self._hidden, "gpus")
 
     def restyle(self) -> None:
         """Takes over the theme."""

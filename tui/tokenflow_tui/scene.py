@@ -34,14 +34,16 @@ Lines = list[list[Cell]]
 class Scene:
     """Takes moments, and draws the one at which its clock stands. `history`: a recording's, in a replay."""
 
-    def __init__(self, look: Look, history: History | None = None) -> None:
+    def __init__(
+        self, look: Look, history: History | None = None, *, say: str | None = None, note: str | None = None
+    ) -> None:
         self._look = look
         self.history = history or History()
         self.clock = Clock(self.history)
         self.player = None if history is None else Player(self.clock)
         self.tunables: TunablesDocument | None = None  # as read last
-        self.say: str | None = None  # to whoever opened the view; stands above all
-        self.note: str | None = None  # of the recording that is made or played
+        self.say = say  # to whoever opened the view; stands above all
+        self.note = note  # of the recording that is made or played
         self._timelines = Timelines()
         self._shown: Moment | None = None
         self._shown_index: int | None = None  # known while moments are shown one after the other
