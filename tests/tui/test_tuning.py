@@ -115,7 +115,7 @@ async def test_a_value_is_tried_applied_and_undone(app, daemon):
         await until(lambda: "→" not in panel(app, "tunables"))
         await pilot.press("u")
         await until(lambda: sum(method == "PATCH" for method, _, _ in daemon.seen) == 2)
-        assert b'"safety_factor":1.5' in [body for method, _, body in daemon.seen if method == "PATCH"][-1]
+        assert patches(daemon)[-1] == TuneRequest(reset=["safety_factor"])  # 1.5 was the default and is it again
         await pilot.press("R")
         await until(lambda: sum(method == "PATCH" for method, _, _ in daemon.seen) == 3)
         await pilot.press("escape")
@@ -149,7 +149,9 @@ KEY = "safety_factor"
 @pytest.mark.parametrize(
     ("row", "is_file_changed", "steps"),
     [
-        (row_of(Origin.DEFAULT, 1.5, None), False, [TuneRequest(changes={KEY: 1.5})]),
+        (row_of(Origin.PROFILE, 1.5, None), False, [TuneRequest(reset=[KEY])]),
+        (row_of(Origin.TUNED, 2.0, None), False, [TuneRequest(changes={KEY: 2.0})]),
+        (row_of(Origin.PERSISTED, 3.0, 3.0), False, [TuneRequest(changes={KEY: 3.0})]),
         (row_of(Origin.DEFAULT, 1.5, None), True, [TuneRequest(reset=[KEY])]),
         (row_of(Origin.TUNED, 2.0, None), True, [TuneRequest(reset=[KEY]), TuneRequest(changes={KEY: 2.0})]),
         (row_of(Origin.PERSISTED, 3.0, 3.0), True, [TuneRequest(changes={KEY: 3.0}, persist=True)]),
@@ -158,7 +160,7 @@ KEY = "safety_factor"
             True,
             [TuneRequest(changes={KEY: 3.0}, persist=True), TuneRequest(changes={KEY: 2.0})],
         ),
-        (row_of(None, None, None), False, []),  # no engine: there is nothing to go back to
+        (row_of(None, None, None), True, [TuneRequest(reset=[KEY])]),  # no engine: the file alone
     ],
 )
 def test_the_way_back(row, is_file_changed, steps):

@@ -6,21 +6,26 @@ from tokenflow.tuning import Origin, TunableRow, TuneRequest
 
 
 def way_back(rows: Sequence[TunableRow], *, is_file_changed: bool) -> list[TuneRequest]:
-    """What brings `rows` back, in this order. `rows`: as they were before the change.
+    """What brings `rows` back, in this order: values, their origins, and what was persisted of them.
 
-    `is_file_changed`: the change was persisted, or was a reset, which forgets what had been persisted. Then the file
-    comes first: what it held it holds again, and what it did not hold is forgotten.
+    `rows`: as they were before the change. `is_file_changed`: the change was persisted, or was a reset, which forgets
+    what had been persisted.
     """
+    kept, forgotten, again = {}, [], {}
+    for row in rows:
+        was_tuned = row.origin is Origin.TUNED
+        if row.persisted is None:
+            if is_file_changed or not was_tuned:
+                forgotten.append(row.key)  # also the way back to what profile and settings say, origin included
+        elif is_file_changed:
+            kept[row.key] = row.persisted
+        if row.value is not None and (was_tuned or (row.persisted is not None and not is_file_changed)):
+            again[row.key] = row.value
     steps = []
-    again = {row.key: row.value for row in rows if row.value is not None}
-    if is_file_changed:
-        kept = {row.key: row.persisted for row in rows if row.persisted is not None}
-        forgotten = [row.key for row in rows if row.persisted is None]
-        if kept:
-            steps.append(TuneRequest(changes=kept, persist=True))
-        if forgotten:
-            steps.append(TuneRequest(reset=forgotten))
-        again = {row.key: row.value for row in rows if row.origin is Origin.TUNED and row.value is not None}
+    if kept:
+        steps.append(TuneRequest(changes=kept, persist=True))
+    if forgotten:
+        steps.append(TuneRequest(reset=forgotten))
     if again:
         steps.append(TuneRequest(changes=again))
     return steps
