@@ -74,13 +74,20 @@ def _list(units: list[Unit], store: RunStore) -> None:
 
 def _render(store: RunStore) -> None:
     """Writes what was found between the page's marks; a table without results keeps out."""
-    old = [unit.name for table in TABLES for unit in units_of(table) if (r := store.get(unit)) and not r.is_current]
-    if old:
-        print(f"{len(old)} runs on the page are of older code, the first: {old[0]}", file=sys.stderr)
+    kept = [one for table in TABLES for unit in units_of(table) if (one := store.get(unit)) is not None]
+    note = note_of_age(len(kept), sum(not one.is_current for one in kept))
     page = PAGE.read_text(encoding="utf-8")
-    tables = "\n".join(filter(None, (render_table(table, store.runs_of) for table in TABLES)))
+    tables = "\n".join(filter(None, (note, *(render_table(table, store.runs_of) for table in TABLES))))
     page = between(page, "summary", render_summary(TABLES, store.runs_of))
     PAGE.write_text(between(page, "tables", tables), encoding="utf-8")
+
+
+def note_of_age(run_count: int, old_count: int) -> str:
+    """What the page says of runs that the present code has not made; empty where there are none."""
+    if not old_count:
+        return ""
+    which = "All" if old_count == run_count else f"{old_count} of the {run_count}"
+    return f"{which} runs below were made by an older version of this code; `make evaluate` makes them again.\n"
 
 
 def between(page: str, name: str, text: str) -> str:

@@ -22,13 +22,23 @@ class Means:
 
 
 def means_by_policy(runs: Sequence[Run]) -> dict[str, Means]:
-    """In the order of the runs."""
-    return {policy: _means(runs, policy) for policy in dict.fromkeys(run["policy"] for run in runs)}
+    """In the order of the runs, over the seeds that all policies have: only those are the same requests for all."""
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(run["policy"], set()).add(run["seed"])
+    shared = set.intersection(*seeds.values()) if seeds else set()
+    return {policy: _means([run for run in runs if run["seed"] in shared], policy) for policy in seeds if shared}
 
 
 def others_of(means: dict[str, Means]) -> dict[str, Means]:
     """All but `tokenflow` that run on one GPU."""
     return {name: one for name, one in means.items() if name not in ("tokenflow", *OTHER_HARDWARE)}
+
+
+def change(ours: float, theirs: float) -> str:
+    """How much more or less ours is; close to -100 % with the digits that tell."""
+    ratio = ours / max(theirs, 1e-9) - 1.0
+    return f"{ratio:+.2%}" if ratio < -0.99 else f"{ratio:+.1%}"
 
 
 def _means(runs: Sequence[Run], policy: str) -> Means:

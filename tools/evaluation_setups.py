@@ -10,7 +10,7 @@ OURS_AND_BEST = ("tokenflow", "fcfs", "chunked", "andes")
 SEEDS = (1, 2, 3)
 DATA = "../shared/data"
 _RATE = ("--rates", "20", "--decision-pause-ms", "50")
-ONE_GPU = ("tokenflow", "paper", "guide", "fcfs", "chunked", "andes")
+ONE_GPU = ("tokenflow", "paper", "guide", "fcfs", "chunked", "andes", "mlfq")
 
 
 @dataclass(frozen=True, slots=True)

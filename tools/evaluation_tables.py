@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from evaluation_figures import STOCK, Means, Run, means_by_policy, others_of
+from evaluation_figures import STOCK, Means, Run, change, means_by_policy, others_of
 from evaluation_setups import Case, Table
 from tokenflow.sim.spread import spread
 
@@ -88,7 +88,7 @@ def _comparison(cases: Sequence[Case], results: dict[str, list[Run]]) -> list[st
 def _against(case: Case, means: dict[str, Means]) -> list[str]:
     ours, others = means["tokenflow"], others_of(means)
     stock = [means[policy] for policy in STOCK if policy in means]
-    ttfts = [f"{ours.ttft_p99_s / means[name].ttft_p99_s - 1.0:+.1%}" if name in means else "" for name in STOCK]
+    ttfts = [change(ours.ttft_p99_s, means[name].ttft_p99_s) if name in means else "" for name in STOCK]
     least_stall = min(others, key=lambda name: others[name].stall_s)
     best_qoe = max(others, key=lambda name: others[name].qoe)
     return [

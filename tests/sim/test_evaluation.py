@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import evaluation_runs
-from evaluate import PAGE, between
+from evaluate import PAGE, between, note_of_age
 from evaluation_runs import RunStore, run_all, units_of
 from evaluation_setups import TABLES, Case, Table
 from evaluation_summary import render_summary
@@ -114,6 +114,12 @@ def test_a_table_has_the_command_line_that_gives_it(table):
     assert render_table(table, lambda case: []) == ""
 
 
+def test_only_seeds_that_all_have_are_compared(table):
+    runs = [run_of("tokenflow", 1, effective=300.0), run_of("fcfs", 1), run_of("fcfs", 2, effective=900.0)]
+    assert "| 3.00 x | 1.00 x |" in render_table(table, lambda case: runs)
+    assert "x |" not in render_table(table, lambda case: [run_of("tokenflow", 1), run_of("fcfs", 2)])
+
+
 def summary(**ours):
     """Of one burst and one Poisson set-up with the same figures."""
     by_policy = {
@@ -129,15 +135,17 @@ def summary(**ours):
 
 
 def cells(text, title):
-    (line,) = re.findall(rf"^\| (?:burst \| )?{re.escape(title)} \|.*$", text, re.MULTILINE)[-1:]
+    (line,) = re.findall(rf"^\| {re.escape(title)} \|.*$", text, re.MULTILINE)[-1:]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_the_summary_says_which_goals_are_met():
     text = summary()
-    assert "| burst | RTX 4090 (a) | 0.50 | -97.5% | -96.7% | 2.00 x | 1.00 x | 0 | 0 (fcfs) | yes |" in text
+    assert "| RTX 4090 (a) | 0.50 | -97.5% | -96.7% | 2.00 x | 1.00 x | 0 | 0 (fcfs) | yes |" in text
+    assert "Of the 1 bursts the whole goal is reached by RTX 4090 (a)." in text
     assert cells(text, "RTX 4090 (a)") == [
-        "RTX 4090 (a)", "0.50", "0.950", "0.940 (andes)", "yes", "0.10", "0.20 (andes)", "yes", "0", "0 (fcfs)", "yes",
+        "RTX 4090 (a)", "0.50", "0.950", "0.940 (andes)", "yes",
+        "0.10", "0.20 (andes)", "yes", "0", "90 (andes)", "yes",
     ]  # fmt: skip
     assert "Demand over" not in text
 
@@ -146,7 +154,8 @@ def test_the_summary_says_what_is_missed():
     text = summary(effective=150.0, stall_s=30.0, p99_s=0.5, qoe=0.93)
     assert "| 1.50 x | 1.00 x | 30 | 0 (fcfs) | **no**: effective, stalls |" in text
     below = cells(text, "RTX 4090 (a)")
-    assert below[4] == below[7] == below[10] == "**no**"
+    assert "Of the 1 Poisson set-ups the whole goal is reached by none." in text
+    assert [below[place] for place in (4, 7, 10)] == ["**no**", "**no**", "yes"]  # andes stalls for longer
     above = summary(demand=1.6, stall_s=0.5, qoe=0.936)  # within what counts as no worse
     assert cells(above, "RTX 4090 (a)")[4:] == ["yes", "0", "0 (fcfs)", "yes", "2.00 x", "yes"]
     assert "Demand under" not in above
@@ -160,6 +169,12 @@ def test_the_page_has_its_marks_and_takes_text_between_them():
         assert between(changed, name, "NEWER").count("NEW") == 1
     with pytest.raises(ValueError, match="lacks the marks"):
         between("nothing", "tables", "")
+
+
+@pytest.mark.parametrize(("old", "says"), [(0, ""), (3, "3 of the 9 runs below"), (9, "All runs below")])
+def test_the_page_says_which_runs_are_old(old, says):
+    assert note_of_age(9, old).startswith(says)
+    assert bool(note_of_age(9, old)) == bool(old)
 
 
 def test_the_evaluation_covers_what_it_must():
