@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,11 @@ class Place:
 
     def tfctl(self, *arguments: str, limit_s: float = STEP_LIMIT_S) -> str:
         command = [sys.executable, "-m", "tfctl.main", *arguments]
+        began_s = time.monotonic()
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=limit_s)
         if done.returncode != 0:
             raise SystemExit(f"tfctl {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        print(f"tfctl {' '.join(arguments[:2])}: {time.monotonic() - began_s:.0f} s", file=sys.stderr, flush=True)
         return done.stdout
 
     def measured(self, window_s: float) -> dict[str, Any]:
