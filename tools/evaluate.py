@@ -36,7 +36,11 @@ def main() -> int:
     if options.list:
         _list(units, store)
         return 0
-    failed = [] if options.render else run_all(units, store, options.jobs, say)
+    try:
+        failed = [] if options.render else run_all(units, store, options.jobs, say)
+    except KeyboardInterrupt:
+        print("interrupted: what has ended is kept, and the same command goes on from here", file=sys.stderr)
+        return 130
     _render(store)
     for name in failed:
         print(f"failed: {name}", file=sys.stderr)
