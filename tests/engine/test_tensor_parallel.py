@@ -63,6 +63,24 @@ def test_both_ranks_decide_and_hold_the_same_over_many_swaps(own_engine, shortag
         assert mine == theirs, f"the ranks differ at line {number} of {len(leader)} and {len(follower)}"
     print(f"{pauses} pauses in {len(leader)} lines, d2h {status['transfers']['d2h']}, h2d {status['transfers']['h2d']}")
     assert pauses >= wanted_pauses
+    if shortage is SHORT_OF_KV:
+        ranks_that_differ_start_over(own_engine, folder, plans, expected)
     flush_cache(own_engine)  # refused unless everything was given back
     own_engine.stop()
     own_engine.assert_nothing_left()
+
+
+def ranks_that_differ_start_over(rig, folder, plans, expected):
+    """Rank 1 fails where rank 0 pauses somebody: both start over, go on with stock scheduling, and lose nobody."""
+    assert rig.tfctl("mode", "enforce").returncode == 0
+    (folder / rank_probe.BREAK).touch()
+    assert texts_of(rig, plans) == expected
+    wait_until_idle(rig)
+    assert not (folder / rank_probe.BREAK).exists()
+    policy = rig.status()["policy"]
+    assert policy["mode"] == "observe"
+    assert policy["blocked_by"] == ["rank_skew"]
+    assert "a fault on one rank alone" in rig.log()
+    refused = rig.tfctl("mode", "enforce")
+    assert refused.returncode != 0
+    assert "rank_skew" in refused.stderr

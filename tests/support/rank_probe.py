@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 ENV = "RANK_PROBE"
+BREAK = "break"  # while this file is in the folder, rank 1 fails at the first pause that it is to carry out
 
 
 def install(folder: Path, environment: dict[str, str]) -> Path:
@@ -54,12 +55,21 @@ class Recorder:
         carry_out, recorder = Actuator.carry_out, self
 
         def watched(actuator, directive):
+            if directive.pauses and recorder._is_to_fail():
+                raise RuntimeError("a fault on one rank alone")
             result = carry_out(actuator, directive)
             recorder._pause_count += len(actuator.paused)
             recorder._write("directive", zlib.crc32(msgspec.msgpack.encode(directive)), len(actuator.paused))
             return result
 
         Actuator.carry_out = watched
+
+    def _is_to_fail(self):
+        """Once, on rank 1. Rank 0 leaves the file alone: it is there when rank 1 looks."""
+        if self._rank() != 1 or not (self._folder / BREAK).exists():
+            return False
+        (self._folder / BREAK).unlink()
+        return True
 
     def after_next_batch(self, plan, scheduler, *args, **kwargs):
         batch, running, waiting = plan.batch_to_run, plan.running_batch, scheduler.waiting_queue
