@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = "demo-cpu"
 _STOP_LIMIT_S = 60.0
+_SETTLING_S = 3.0
 _BUSY_RATIO = 0.5  # of the CPUs, before we begin
 _SCATTER_RATIO = 0.15  # of the steps about the formula, from which on they are not to be trusted
 
@@ -143,7 +145,7 @@ def _engine(session: Session, profile: str, arguments: list[str], report: Report
             request = StartRequest(profile=profile, engine_args=arguments)
             follow(client, client.post("/v1/engine/start", request, OperationDocument), report, None)
         else:
-            _check_idle(status, profile, arguments)
+            _check_idle(_settled(client), profile, arguments)
         yield client
     finally:
         if not runs:
@@ -163,10 +165,25 @@ def _stop(client: Client, report: Reporter, *, is_daemon_ours: bool) -> None:
         wait_until_gone(client.path, daemon.pid if daemon else None, _STOP_LIMIT_S)
 
 
+def _settled(client: Client) -> StatusDocument:
+    """The status, once what ended a moment ago has gone from it: telemetry comes a few times a second."""
+    deadline_s = time.monotonic() + _SETTLING_S
+    while True:
+        status = client.get("/v1/status", StatusDocument)
+        is_working = _live_count(status) or status.engine.state is EngineState.BUSY
+        if not is_working or time.monotonic() > deadline_s:
+            return status
+        time.sleep(0.1)
+
+
+def _live_count(status: StatusDocument) -> int:
+    capacity = status.capacity
+    return capacity.running_count + capacity.waiting_count + capacity.preempted_count
+
+
 def _check_idle(status: StatusDocument, profile: str, arguments: list[str]) -> None:
     """Raises ConflictError."""
-    engine, capacity = status.engine, status.capacity
-    live_count = capacity.running_count + capacity.waiting_count + capacity.preempted_count
+    engine, live_count = status.engine, _live_count(status)
     if engine.profile != profile or arguments:
         raise ConflictError(
             f"the engine runs profile {engine.profile}, and {profile} is to be measured"
