@@ -194,11 +194,15 @@ def test_a_reader_with_much_unread_keeps_nobody_out():
 def test_runs_are_as_long_as_swaps_are_dear():
     """16 streams that take 10 ms each to load lose 0.16 s whenever the batch turns over: 3.2 s keep that to 5 %."""
 
-    def quantum_s(bytes_per_token=1e6, slot_count=16, **tunables):
+    def quantum_s(bytes_per_token=1e6, slot_count=16, kv_total_tokens=159.0, **tunables):
         view = view_of(*[10.0] * 16, slot_count=slot_count)
         costs = Costs(load_fixed_s=0.0, h2d_bytes_s=1e9)
         engine = replace(
-            view.engine, kv_total_tokens=1e6, kv_bytes_per_token=bytes_per_token, slot_count=slot_count, costs=costs
+            view.engine,
+            kv_total_tokens=kv_total_tokens,
+            kv_bytes_per_token=bytes_per_token,
+            slot_count=slot_count,
+            costs=costs,
         )
         return in_overload(replace(view, engine=engine), Tunables(**tunables)).quantum_s
 
@@ -208,6 +212,7 @@ def test_runs_are_as_long_as_swaps_are_dear():
     assert quantum_s(bytes_per_token=float("nan")) == 2.0
     assert quantum_s(bytes_per_token=1e9) == 8.0
     assert quantum_s(slot_count=1) == 2.0
+    assert quantum_s(kv_total_tokens=160.0) == 2.0  # all of it fits: nothing is moved
     assert quantum_s(quantum_s=20.0) == 30.0
 
 

@@ -81,12 +81,15 @@ def in_overload(view: View, tunables: Tunables) -> Tunables:
 
 
 def _turnover_s(view: View) -> float:
-    """What it takes to load, one after the other, as many streams of mean length as run side by side."""
+    """What it takes to load, one after the other, as many streams of mean length as run side by side.
+
+    Nothing where the device holds all KV: short of slots alone, nothing is moved."""
     engine, costs = view.engine, view.engine.costs
-    live = view.state < FINISHED
-    if not (live.any() and costs.h2d_bytes_s > 0.0):
+    tokens = np.fmax(view.context_tokens[view.state < FINISHED], 0.0)
+    total_tokens = float(tokens.sum())
+    if not (total_tokens > engine.kv_total_tokens and costs.h2d_bytes_s > 0.0):
         return 0.0
-    mean_tokens = max(float(np.fmax(view.context_tokens[live], 0.0).mean()), 1.0)
+    mean_tokens = max(total_tokens / tokens.size, 1.0)
     batch = min(engine.slot_count, engine.kv_total_tokens / mean_tokens)
     return batch * (costs.load_fixed_s + mean_tokens * engine.kv_bytes_per_token / costs.h2d_bytes_s)
 
