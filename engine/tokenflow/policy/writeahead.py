@@ -48,7 +48,7 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
         if unwritten[first].sum() >= budget_tokens:
             rows, unwritten, nearness = rows[first], unwritten[first], nearness[first]
     order = np.lexsort((view.serial[rows], view.arrival_s[rows], nearness))
-    return _cut(view, rows[order], unwritten[order], budget_tokens)
+    return _cut(view, rows[order], unwritten[order], budget_tokens, page, least)
 
 
 def _anticipated_tokens(view: View, running: Rows) -> float:
@@ -59,9 +59,11 @@ def _anticipated_tokens(view: View, running: Rows) -> float:
     return wanted - float(both[both >= device - view.engine.page_tokens].sum())
 
 
-def _cut(view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float) -> tuple[Write, ...]:
-    rids, page = view.rids, max(view.engine.page_tokens, 1)
-    least = max(page, WRITE_GRAIN_TOKENS)
+def _cut(
+    view: View, rows: Rows, tokens: NDArray[np.float64], budget_tokens: float, page: int, least: int
+) -> tuple[Write, ...]:
+    """In order until the budget is spent: whole pages, and no piece shorter than `least` tokens."""
+    rids = view.rids
     found: list[Write] = []
     for row, wanted in zip(rows.tolist(), tokens.tolist(), strict=True):
         granted = wanted if wanted <= budget_tokens else budget_tokens // page * page

@@ -129,10 +129,11 @@ class Actuator:
             streams.column("kv_device_tokens")[rows].astype(np.int64) - streams.column("host_taken_tokens")[rows]
         )
         tokens = np.minimum(tokens, np.maximum(unwritten, 0)) // page * page
-        tokens[tokens < max(page, WRITE_GRAIN_TOKENS)] = 0
+        least = max(page, WRITE_GRAIN_TOKENS)
+        tokens[tokens < least] = 0
         room = np.maximum(memory.host_free_tokens - (np.cumsum(tokens) - tokens), 0) // page * page
         tokens = np.minimum(tokens, room)
-        some = tokens >= max(page, WRITE_GRAIN_TOKENS)
+        some = tokens >= least
         if some.any():
             self._copy_to_host(rows[some], tokens[some], is_awaited=False)
 
