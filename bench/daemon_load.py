@@ -23,7 +23,7 @@ import aiohttp
 import psutil
 
 ROOT = Path(__file__).parents[1]
-ENGINE = [sys.executable, str(ROOT / "tests" / "daemon" / "scripted_engine.py")]
+ENGINE = [sys.executable, str(ROOT / "tests" / "support" / "scripted_engine.py")]
 PROFILE = """
 name = "crowd"
 [model]

@@ -102,3 +102,19 @@ def test_the_plugin_is_inert_without_a_link():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_tests_share_helpers_not_test_modules():
+    """Two test modules may have one name, and an import then finds either; those of tests/support are unique."""
+    tests = files_of(ROOT / "tests")
+    borrowed = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in tests
+        for name in sorted(imports_of(path))
+        if name.split(".")[0].startswith("test_") or name.split(".")[0] == "conftest"
+    ]
+    assert borrowed == []
+    helpers = [path.stem for path in tests if path.parent.name == "support"]
+    assert len(helpers) == len(set(helpers))
+    outside = {path.stem for path in tests if path.parent.name != "support"}
+    assert outside.isdisjoint(helpers)

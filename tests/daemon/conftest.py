@@ -2,15 +2,11 @@
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from daemon_rig import ENGINE, Rig, run_daemon, scripted_processes, write_profile
 
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from daemon_process import LIMIT_S, run_to_end, running_daemon, runtime_files, wait_for
 from daemon_rig import Client, scripted_processes
-from test_process import LIMIT_S, run_to_end, running_daemon, runtime_files, wait_for
 
 from tokenflow import locations
 from tokenflowd import record

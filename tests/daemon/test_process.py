@@ -1,59 +1,19 @@
 """The daemon as a process of its own: exit codes, signals, its socket, what a dead one leaves."""
 
-import contextlib
 import json
 import os
 import signal
 import socket
 import stat
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daemon_process import COMMAND, LIMIT_S, answers, run_to_end, running_daemon, runtime_files, wait_for
 from daemon_rig import Client, scripted_processes
 
 from tokenflow import locations
 from tokenflow.version import __version__
-
-LIMIT_S = 20.0
-COMMAND = [sys.executable, "-m", "tokenflowd.main"]
-
-
-def run_to_end(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT_S)
-
-
-@contextlib.contextmanager
-def running_daemon(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Ended in any case; what it started is ended by the test."""
-    socket_path = (
-        Path(arguments[arguments.index("--socket") + 1]) if "--socket" in arguments else locations.user_socket()
-    )
-    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE) as process:
-        try:
-            wait_for(lambda: answers(socket_path) or process.poll() is not None)
-            yield process
-        finally:
-            process.kill()
-
-
-def answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
-
-
-def wait_for(condition) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen"
-        time.sleep(0.02)
 
 
 async def start_engine(*engine_args: str) -> dict:
@@ -62,10 +22,6 @@ async def start_engine(*engine_args: str) -> dict:
         operation = await client.start("scripted", *engine_args)
         assert operation["state"] == "done", operation
         return (await client.get("/v1/status"))["engine"]
-
-
-def runtime_files() -> list[str]:
-    return sorted(path.name for path in locations.user_runtime_folder().iterdir())
 
 
 def test_version_and_usage(home: Path):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daemon_process import COMMAND, LIMIT_S, answers, wait_for
 from daemon_rig import ENGINE, Client, run_daemon, scripted_processes
-from test_process import COMMAND, LIMIT_S, answers, wait_for
 
 from tokenflow import locations
 from tokenflow.errors import ConfigurationError

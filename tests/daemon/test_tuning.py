@@ -7,8 +7,8 @@ import stat
 import tomllib
 
 import pytest
+from daemon_process import LIMIT_S, running_daemon
 from daemon_rig import Client, run_daemon, write_profile
-from test_process import LIMIT_S, running_daemon
 
 from tokenflow import link, locations
 from tokenflow.errors import ConfigurationError, OperationError

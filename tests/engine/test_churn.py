@@ -13,8 +13,8 @@ import churn
 import pytest
 from churn import Got, Kind, Outcome
 from engine_faults import assert_clean_log, log_on_failure, strict_checks
+from engine_streams import flush_cache, wait_until_idle
 from probe_control import ProbeControl, assert_nothing_is_held
-from test_enforce import flush_cache, wait_until_idle
 
 REQUESTS = int(os.environ.get("CHURN_REQUESTS", "400"))
 SEED = int(os.environ.get("CHURN_SEED", "1"))

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from engine_rig import Rig
-from test_enforce import FAST, flush_cache, wait_until_idle
-from test_operator import live
+from engine_streams import FAST, flush_cache, live, wait_until_idle
 
 PROMPT = "Tell me of the sea, the wind and the ships that sail on it, from the first to the last."
 TOKENS = 4000  # far more than are made before a test is over

@@ -8,73 +8,15 @@ import urllib.error
 import urllib.request
 
 import pytest
+from engine_streams import FAST, alone, burst, endpoint, flush_cache, texts_of, wait_until_idle
 
-from tokenflow.loadgen.endpoint import Endpoint
-from tokenflow.loadgen.plan import StreamPlan, Workload, plan_streams
 from tokenflow.loadgen.run import LoadRun
 
-# Two layers of made-up weights: the same engine and the same KV path, several times faster. What it says is nonsense,
-# but at temperature 0 always the same nonsense.
-FAST = ("--load-format", "dummy", "--json-model-override-args", '{"num_hidden_layers": 2}')
 SMALL = (*FAST, "--max-running-requests", "3")
 SHORT_OF_KV = (*FAST, "--max-running-requests", "12", "--max-total-tokens", "700", "--context-length", "700")
 # Without overlap the step in flight is never there to be drained; mixed batches prefill and decode in one.
 NO_OVERLAP = (*SHORT_OF_KV, "--disable-overlap-schedule", "--page-size", "8")
 MIXED = (*SHORT_OF_KV, "--enable-mixed-chunk", "--chunked-prefill-size", "16")
-
-
-def endpoint(rig) -> Endpoint:
-    return Endpoint(url=rig.url, model=rig.model, extra_body={"ignore_eos": True})
-
-
-def burst(seed: int, count: int = 10, tokens: int = 60) -> list[StreamPlan]:
-    workload = Workload(
-        request_count=count,
-        arrivals=f"burst:{count}",
-        rates="2",
-        output_tokens=f"fixed:{tokens}",
-        seed=seed,
-    )
-    return plan_streams(workload)
-
-
-def texts_of(rig, plans: list[StreamPlan]) -> list[str]:
-    result = asyncio.run(LoadRun(endpoint(rig), plans, keep_text=True).execute())
-    assert [stream.error for stream in result.streams] == [None] * len(plans)
-    assert [stream.token_count for stream in result.streams] == [plan.max_tokens for plan in plans]
-    return [str(stream.text) for stream in result.streams]
-
-
-def alone(plan: StreamPlan) -> StreamPlan:
-    return StreamPlan(
-        index=0, arrival_s=0.0, prompt=plan.prompt, rate_tok_s=plan.rate_tok_s, max_tokens=plan.max_tokens
-    )
-
-
-def flush_cache(rig) -> None:
-    """Empties SGLang's radix tree, so that nothing of an earlier run is found in it."""
-    headers = {"Authorization": f"Bearer {rig.admin_key}"}
-    request = urllib.request.Request(f"{rig.url}/flush_cache", b"", headers, method="POST")
-    deadline_s = time.monotonic() + 30.0
-    while not was_taken(request):
-        assert time.monotonic() < deadline_s, "the engine did not become idle"
-        time.sleep(0.2)
-
-
-def was_taken(request: urllib.request.Request) -> bool:
-    """False where the engine refuses, as it does with a cache flush while anything is under way."""
-    try:
-        urllib.request.urlopen(request, timeout=60).close()
-    except urllib.error.HTTPError:
-        return False
-    return True
-
-
-def wait_until_idle(rig) -> None:
-    deadline_s = time.monotonic() + 60.0
-    while rig.rows():
-        assert time.monotonic() < deadline_s, rig.rows()
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from engine_rig import Rig
-from test_enforce import FAST, flush_cache, wait_until_idle
+from engine_streams import FAST, flush_cache, live, wait_until_idle
 
 from tokenflow.loadgen.endpoint import Endpoint
 from tokenflow.loadgen.plan import StreamPlan
@@ -54,17 +54,6 @@ class Stream(threading.Thread):
         (stream,) = self._run.result().streams
         assert (stream.error, stream.token_count) == (None, token_count)
         return str(stream.text)
-
-
-def live(rig: Rig, state: str, *, but: tuple[str, ...] = (), tokens: int = 0) -> str:
-    """The rid of a live request in that state, as soon as there is one."""
-    deadline_s = time.monotonic() + 60.0
-    while time.monotonic() < deadline_s:
-        for rid, row in rig.rows().items():
-            if rid not in but and row["state"] == state and row["generated_tokens"] >= tokens:
-                return rid
-        time.sleep(0.05)
-    raise AssertionError(f"no request became {state}: {rig.rows()}")
 
 
 def events(rig: Rig, rid: str) -> dict[str, dict]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from engine_faults import assert_clean_log, log_on_failure, strict_checks
-from test_enforce import FAST, burst, endpoint, flush_cache, texts_of, wait_until_idle
+from engine_streams import FAST, burst, endpoint, flush_cache, texts_of, wait_until_idle
 
 from tfctl.client import Client
 from tokenflow.loadgen.client import open_session, run_stream

@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 from engine_faults import bad_lines, log_on_failure, strict_checks
+from engine_streams import FAST, alone, burst, endpoint, flush_cache, texts_of, wait_until_idle
 from probe_control import ProbeControl, assert_nothing_is_held
-from test_enforce import FAST, alone, burst, endpoint, flush_cache, texts_of, wait_until_idle
 
 from tokenflow import link
 from tokenflow.loadgen.run import LoadRun

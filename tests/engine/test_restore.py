@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from test_enforce import FAST, alone, burst, endpoint, flush_cache, texts_of, wait_until_idle
+from engine_streams import FAST, alone, burst, endpoint, flush_cache, texts_of, wait_until_idle
 
 from tokenflow.loadgen.run import LoadRun
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import rank_probe
-from test_enforce import alone, burst, flush_cache, texts_of, wait_until_idle
+from engine_streams import alone, burst, flush_cache, texts_of, wait_until_idle
 
 # The demo model's nine heads cannot be shared between two ranks, so these weights have eight; and they are made up.
 SPLIT = (
