@@ -194,7 +194,7 @@ def test_a_reader_with_much_unread_keeps_nobody_out():
 def test_runs_are_as_long_as_swaps_are_dear():
     """16 streams that take 10 ms each to load lose 0.16 s whenever the batch turns over: 3.2 s keep that to 5 %."""
 
-    def quantum_s(bytes_per_token=1e6, slot_count=16, kv_total_tokens=159.0, **tunables):
+    def quantum_s(bytes_per_token=1e6, slot_count=16, kv_total_tokens=159.0, has_excess=True, **tunables):
         view = view_of(*[10.0] * 16, slot_count=slot_count)
         costs = Costs(load_fixed_s=0.0, h2d_bytes_s=1e9)
         engine = replace(
@@ -204,7 +204,7 @@ def test_runs_are_as_long_as_swaps_are_dear():
             slot_count=slot_count,
             costs=costs,
         )
-        return in_overload(replace(view, engine=engine), Tunables(**tunables)).quantum_s
+        return in_overload(replace(view, engine=engine), Tunables(**tunables), has_excess=has_excess).quantum_s
 
     assert quantum_s() == 3.0  # whole quanta
     assert quantum_s(quantum_s=0.5) == 3.0
@@ -214,6 +214,8 @@ def test_runs_are_as_long_as_swaps_are_dear():
     assert quantum_s(slot_count=1) == 2.0
     assert quantum_s(kv_total_tokens=160.0) == 2.0  # all of it fits: nothing is moved
     assert quantum_s(quantum_s=20.0) == 30.0
+    assert quantum_s(has_excess=False) == 3.0
+    assert quantum_s(has_excess=False, kv_total_tokens=160.0) == 1.0  # everybody is supplied, for nothing
 
 
 def test_no_slot_stands_empty_for_fast_readers():

@@ -66,17 +66,19 @@ def advance(view: View, tunables: Tunables, elapsed_s: float) -> OverloadState:
     return _switch(carry, tunables, ratio, elapsed_s)
 
 
-def in_overload(view: View, tunables: Tunables) -> Tunables:
+def in_overload(view: View, tunables: Tunables, *, has_excess: bool) -> Tunables:
     """The same with longer runs: twice the quantum, or as many of it (eight at most) as keep swaps to a twentieth of
-    the time.
+    the time. `has_excess`: somebody outside the admitted set wants a place; while nobody does and swaps are free,
+    runs stay as short as ever.
 
     The admitted ask for nearly all that can be served, so nobody gets far ahead, and with short runs they would take
     turns at every quantum: KV would move all the time. On SGLang a batch waits while one of it is loaded, so a batch
     of B that turns over once in a quantum loses B loads of it (docs/policy.md, "Overload").
     """
+    least_quanta = _LEAST_QUANTA if has_excess else 1
     quanta = _turnover_s(view) / (_SWAP_SHARE * tunables.quantum_s) if tunables.quantum_s > 0.0 else 0.0
-    if not quanta > _LEAST_QUANTA:  # NaN: the price is not known
-        quanta = _LEAST_QUANTA
+    if not quanta > least_quanta:  # NaN: the price is not known
+        quanta = least_quanta
     return _with_runs_of(tunables, int(min(quanta, _MOST_QUANTA)))
 
 

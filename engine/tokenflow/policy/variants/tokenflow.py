@@ -18,18 +18,19 @@ from tokenflow.policy.view import View
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision. Returns at once where nobody wants a place and memory is ample."""
     turn = begin(view, tunables)
-    if turn.is_overloaded:
-        turn.tunables = in_overload(view, tunables)
+    inside = admitted(view) if turn.is_overloaded else None
+    if inside is not None:
+        turn.tunables = in_overload(view, tunables, has_excess=not inside[turn.seekers].all())
     if turn.seekers.size:
-        _serve(turn)
+        _serve(turn, inside)
     return turn.close()
 
 
-def _serve(turn: Turn) -> None:
+def _serve(turn: Turn, inside: NDArray[np.bool_] | None) -> None:
+    """`inside` are the admitted, in overload."""
     view, tunables, rows = turn.view, turn.tunables, turn.seekers
     excess: NDArray[np.bool_] | None = None
-    if turn.is_overloaded:
-        inside = admitted(view)
+    if inside is not None:
         excess = ~inside
         rows = rows[inside[rows]]
         if not rows.size:
