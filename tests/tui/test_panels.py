@@ -113,6 +113,9 @@ def test_header_has_overload_forecast_and_alarms():
     assert "full in 40 s" in lines[1]
     assert lines[2] == "▲ 1 stream is stalled  see which: tfctl ps"
     assert lines[4] == "▲ and 3 more alarms: tfctl status"
+    status.engine.reason = "3 streams are still under way, 24 s are left"
+    (first, *_) = texts(header_lines(status, LOOK))
+    assert "OVERLOAD" in first[:80], "a narrow screen cuts the end off"
 
 
 def test_nothing_from_a_log_breaks_the_screen():

@@ -36,14 +36,18 @@ def _engine_line(status: StatusDocument, look: Look) -> list[Cell]:
     glyph = formats.engine_glyph(engine.state, unicode=look.unicode)
     line = [Cell(f"{glyph} {engine.state}", engine_role(engine.state))]
     line += [Cell(text, Role.STRONG) for text in (engine.model,) if text]
-    line += [Cell(_one_line(text)) for text in (engine.profile, engine.reason or engine.progress) if text]
-    if engine.progress_ratio is not None:
-        bar = formats.bar(engine.progress_ratio, _BAR_CELLS, unicode=look.unicode)
-        line.append(Cell(f"{bar} {formats.percent(engine.progress_ratio)}"))
+    if engine.profile:
+        line.append(Cell(_one_line(engine.profile)))
     if policy.mode is not None:
         line.append(Cell(f"mode {policy.mode}", _MODE_ROLES[policy.mode]))
     if policy.overload:
         line.append(Cell("OVERLOAD", Role.BAD))
+    # What may be long comes after what must be seen: a narrow screen cuts the end off.
+    if text := engine.reason or engine.progress:
+        line.append(Cell(_one_line(text)))
+    if engine.progress_ratio is not None:
+        bar = formats.bar(engine.progress_ratio, _BAR_CELLS, unicode=look.unicode)
+        line.append(Cell(f"{bar} {formats.percent(engine.progress_ratio)}"))
     if engine.adopted:
         line.append(Cell("adopted", Role.FAINT))
     if engine.state in _SLOW_STEP and engine.step_age_s is not None:
