@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from fake_daemon import FakeDaemon
 
+from tokenflow_tui.app import LiveView
+
 
 @pytest.fixture
 def folder():
@@ -19,3 +21,8 @@ def folder():
 def daemon(folder):
     with FakeDaemon(folder / "control.sock") as fake:
         yield fake
+
+
+@pytest.fixture
+def app(daemon, folder):
+    return LiveView(daemon.path, explicit=daemon.path)

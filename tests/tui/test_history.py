@@ -1,5 +1,7 @@
 """The kept minutes, and where in them the view stands."""
 
+from datetime import datetime
+
 import pytest
 from document_samples import event_rows, request_rows, status_document
 
@@ -121,3 +123,16 @@ def test_events_lie_with_their_request():
     lines = Timelines()
     lines.take(moment(1.0, events=event_rows()))
     assert [event.kind for event in lines.of("tf-00000000000000a1").events] == ["held", "preempted", "resumed"]
+
+
+def test_a_timeline_begins_with_the_pauses_that_were_before_the_view():
+    row = next(row for row in request_rows() if row.rid == "tf-00000000000000a1")
+    told = {event.kind: event for event in event_rows() if event.rid == row.rid}
+    paused_s, back_s = (datetime.fromisoformat(told[kind].at).timestamp() for kind in ("preempted", "resumed"))
+    assert paused_s < back_s
+    lines = Timelines()
+    row.state = RequestState.PREEMPTED  # again, and seen so
+    lines.take(moment(back_s + 5.0, [row], list(told.values())))
+    spans = [(paused_s, RequestState.PREEMPTED), (back_s, RequestState.RUNNING), (back_s + 5.0, RequestState.PREEMPTED)]
+    assert lines.of(row.rid).spans == spans
+    assert lines.of(row.rid).state_at(back_s + 1.0) is RequestState.RUNNING

@@ -1,6 +1,5 @@
 """The tuning panel: its draft without an app, and the panel as a user drives it."""
 
-import asyncio
 import json
 
 import msgspec
@@ -8,6 +7,7 @@ import pytest
 from document_samples import tunables_document
 from hypothesis import given
 from hypothesis import strategies as st
+from view_driver import until
 
 from tfctl.output import Look
 from tokenflow.policy.tunables import Tunables, check
@@ -24,14 +24,6 @@ from tokenflow_tui.way_back import way_back
 
 def draft(key="safety_factor"):
     return Draft(tunables_document(Tunables()).tunables, key)
-
-
-async def until(condition, limit_s=20.0):
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + limit_s
-    while not condition():
-        assert loop.time() < end_s, "it did not come to pass"
-        await asyncio.sleep(0.02)
 
 
 def test_a_nudge_is_a_tenth_of_the_order_of_magnitude():
