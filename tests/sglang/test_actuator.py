@@ -165,3 +165,45 @@ def test_with_kv_full_the_one_that_the_directive_names_last_goes_first():
     actuator.carry_out(directive(retraction_order=("c", "a", "b")))
     order = actuator.retraction_order([0, 1, 2, 3], reqs)
     assert [reqs[index].rid for index in order] == ["d", "c", "a", "b"]
+
+
+class WritingTree:
+    """One whose copies to the host are acknowledged when somebody waits for them."""
+
+    cache_controller = object()
+
+    def __init__(self):
+        self.ongoing_write_through = {7: None}
+        self.waits = []
+
+    def writing_check(self, write_back=False):
+        self.waits.append(write_back)
+        self.ongoing_write_through.clear()
+
+
+def test_copies_of_whom_sglang_takes_out_are_waited_for_and_those_of_our_own_pauses_not():
+    first = FakeReq("a")
+    scheduler = scheduler_with([], [first])
+    tree = scheduler.tree_cache = WritingTree()
+    actuator = Actuator(scheduler)
+    release = scheduler.running_batch.release_req
+
+    def released(index, remaining):
+        release(index, remaining)
+        actuator.make_room()  # as the hook does
+        return True
+
+    scheduler.running_batch.release_req = released
+    actuator._pause(("a",))
+    assert tree.waits == []
+    actuator.make_room()
+    actuator.make_room()
+    assert tree.waits == [True]
+
+
+def test_what_is_taken_out_for_new_weights_keeps_no_kv():
+    scheduler = scheduler_with()
+    actuator = Actuator(scheduler)
+    assert actuator.keeps_kv(FakeReq("a"))
+    scheduler._engine_paused = True
+    assert not actuator.keeps_kv(FakeReq("a"))

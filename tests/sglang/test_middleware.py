@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 from frontend_rig import Reports
 
+from tokenflow import link
 from tokenflow.sglang import settings
 from tokenflow.sglang.annotation import is_hidden, read
-from tokenflow.sglang.faults import FaultGuard
+from tokenflow.sglang.faults import MAX_FAULTS, FaultGuard
 from tokenflow.sglang.frontend import Frontend
 from tokenflow.sglang.middleware import TokenFlowMiddleware
 from tokenflow.sglang.reader_middleware import ReaderMiddleware
@@ -283,3 +284,18 @@ async def test_hidden_reasoning_is_not_among_what_was_sent():
     client = Client(app)
     await client.run()
     assert [delivery.delivered_tokens for delivery in client.frontend.reporter.deliveries] == [2, 2]
+
+
+async def test_a_drain_sees_the_streams_that_a_disabled_plugin_does_not_touch():
+    seen = []
+
+    async def slow_app(client, scope, receive, send):
+        seen.append(client.frontend.answer(link.Ping()).open_stream_count)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    client = Client(slow_app)
+    client.frontend.guard.fault_count = MAX_FAULTS
+    await client.run()
+    assert seen == [1]
+    assert client.frontend.answer(link.Ping()).open_stream_count == 0

@@ -89,7 +89,7 @@ class Stage:
     def admission(self, scheduler, prefill_delayer_single_pass, running_batch):
         self.calls.append([req.rid for req in scheduler.waiting_queue])
         scheduler.waiting_queue = scheduler.waiting_queue[self.admits :]
-        return "batch"
+        return None, running_batch
 
     def admit(self):
         return self.hooks.around_admission(
@@ -109,7 +109,7 @@ def stage(tmp_path, monkeypatch):
 
 def test_what_the_directive_starts_is_what_admission_sees(stage):
     stage.turn(starts=("c",), held_back=("a", "b"))
-    assert stage.admit() == "batch"
+    assert stage.admit() == (None, stage.scheduler.running_batch)
     assert stage.calls == [["c"]]
     assert stage.queue == ["a", "b", "c"]
     assert stage.hooks.guard.fault_count == 0
@@ -123,7 +123,7 @@ def test_admission_goes_on_as_stock_when_ours_breaks(stage, broken, monkeypatch)
     else:
         del stage.waiting[2].output_ids  # the books about who resumed fail
         stage.admits = 1
-    assert stage.admit() == "batch"
+    assert stage.admit() == (None, stage.scheduler.running_batch)
     assert stage.calls == [["a", "b", "c"] if broken == "narrow" else ["c"]]
     assert stage.queue == (["a", "b", "c"] if broken == "narrow" else ["a", "b"])
     assert stage.hooks.guard.fault_count == 1
@@ -133,7 +133,7 @@ def test_those_whom_a_broken_admission_left_aside_are_back_at_the_next_turn(stag
     stage.turn(starts=("c",), held_back=("a", "b"))
     with monkeypatch.context() as patch:
         patch.setattr(stage.actuator, "widen", break_down)
-        assert stage.admit() == "batch"
+        assert stage.admit() == (None, stage.scheduler.running_batch)
     assert stage.queue == ["c"]
     stage.turn()
     assert stage.queue == ["a", "b", "c"]
@@ -143,7 +143,7 @@ def test_those_whom_a_broken_admission_left_aside_are_back_at_the_next_turn(stag
 def test_a_fault_in_deciding_leaves_the_turn_to_stock(stage):
     stage.observer.governor.next = RuntimeError("planted")
     stage.hooks.before_next_batch(stage.scheduler)
-    assert stage.admit() == "batch"
+    assert stage.admit() == (None, stage.scheduler.running_batch)
     assert stage.calls == [["a", "b", "c"]]
     assert stage.hooks.guard.fault_count == 1
 
@@ -200,6 +200,7 @@ def test_a_host_copy_is_loaded_unless_the_directive_says_recompute(stage, monkey
 
     def admission(scheduler, prefill_delayer_single_pass, running_batch):
         seen.extend(load(req) for req in scheduler.waiting_queue)
+        return None, running_batch
 
     stage.admission = admission
     stage.admit()
@@ -241,3 +242,26 @@ def test_who_was_taken_out_or_is_held_does_not_run_into_the_waiting_timeout(stag
     stage.observer.governor.next = Directive(2, Mode.OBSERVE)
     stage.hooks.before_next_batch(stage.scheduler)
     assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["a", "b"]
+
+
+def test_paused_streams_are_not_in_the_way_of_new_requests_nor_turned_away_for_them(stage):
+    """The limit is two, and of three in the queue two have started."""
+    stage.turn()
+    for req in stage.waiting[:2]:
+        req.make(3)
+    seen = []
+
+    def limit(scheduler, req):
+        seen.append([waiting.rid for waiting in scheduler.waiting_queue])
+        is_full = len(scheduler.waiting_queue) + 1 > 2
+        if is_full:
+            scheduler.waiting_queue.pop()  # as with priorities
+        return is_full
+
+    new = FakeReq("new")
+    assert stage.hooks.around_queue_limit(limit, stage.scheduler, new) is False
+    assert seen == [["c"]]
+    assert stage.queue == ["a", "b", "c"]
+    stage.scheduler.waiting_queue.append(new)
+    assert stage.hooks.around_queue_limit(limit, stage.scheduler, FakeReq("newer")) is True
+    assert stage.queue == ["a", "b", "c"]

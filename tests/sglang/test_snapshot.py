@@ -84,8 +84,10 @@ def test_demand_counts_and_rates(tracker):
 
 
 def test_preemptions_are_summed_over_live_and_ended(tracker):
-    builder, req = SnapshotBuilder(tracker), FakeReq("r", retraction_count=2)
+    builder, req = SnapshotBuilder(tracker), FakeReq("r")
+    builder.reconcile(scheduler_with([], [req]), 0.5)
     req.make(1)
+    req.retraction_count = 2
     builder.reconcile(scheduler_with([req]), 1.0)
     assert builder.quality(1.0).preemption_total == 2
     assert tracker.counters.preemptions == {"batch": {"preempted_kv_full": 1}}, "once, however often it is looked at"

@@ -152,6 +152,7 @@ def test_deliveries_for_unknown_late_or_repeated_are_harmless():
 
 def test_sglangs_object_is_let_go_of_at_the_end():
     tracker, req = RequestTracker(), annotated("tf-g", 2.0)
+    tracker.see(req, 100.0)
     req.retraction_count = 2
     req.finished_reason = FINISH_LENGTH()
     tracker.count_step([req], 101.0)
@@ -324,3 +325,23 @@ def test_tokens_for_nobody_are_counted_by_class():
     tracker.take_delivery(Delivery("tf-a", 13, 110.0, True, True))
     assert tracker.counters.zombie_tokens == {"reading": 3}
     assert tracker.counters.effective_tokens == {"reading": before}
+
+
+def test_sums_do_not_fall_when_everything_is_forgotten():
+    """Mode `off` and back: what a request had before is in the sums once."""
+    tracker, req = RequestTracker(), annotated("tf-s", 2.0)
+    entry = tracker.see(req, 100.0)
+    req.make(1)
+    tracker.count_step([req], 100.0)
+    tracker.take_delivery(Delivery("tf-s", 1, 100.0))
+    entry.stream.buffer.advance(104.0)
+    stall_s = entry.stream.buffer.stall_s
+    assert stall_s > 0.0
+    req.retraction_count = 2
+    tracker.clear()
+    assert (tracker.totals.ended_stall_s, tracker.totals.ended_preemption_count) == (stall_s, 2)
+    again = tracker.see(req, 105.0)
+    assert (again.stream.preemption_count, again.earlier_preemption_count) == (2, 2)
+    req.retraction_count = 3
+    tracker.end(again, 106.0)
+    assert tracker.totals.ended_preemption_count == 3

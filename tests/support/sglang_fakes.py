@@ -43,6 +43,8 @@ class FakeReq:
         ):
             setattr(self, name, None)
         self.skip_radix_cache_insert = self.return_logprob = False
+        self.return_hidden_states = self.return_routed_experts = self.return_indexer_topk = False
+        self.send_token_offset = len(self.output_ids)
 
         self.prefix_len = self.host_loaded_length = 0
 
@@ -64,6 +66,7 @@ class FakeReq:
 
     def make(self, token_count: int) -> None:
         self.output_ids.extend([1] * token_count)
+        self.send_token_offset = len(self.output_ids)
 
 
 class FINISH_LENGTH:
@@ -126,6 +129,8 @@ def scheduler_with(waiting: list[FakeReq] = [], running: list[FakeReq] = [], slo
         max_total_num_tokens=1000,
         page_size=1,
         processed_tokens_counter=0,
+        enable_overlap=True,
+        _engine_paused=False,
         idle_sleeper=None,
         tree_cache=FakeTree(),
         token_to_kv_pool_allocator=SimpleNamespace(available_size=lambda: 900, get_kvcache=lambda: pool),

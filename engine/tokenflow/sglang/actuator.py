@@ -12,6 +12,7 @@ from typing import Any
 
 from tokenflow.policy.ledger import GROWTH_TOKENS
 from tokenflow.policy.states import Mode
+from tokenflow.sglang import penalties
 from tokenflow.sglang.directive import Directive, WriteUpTo
 from tokenflow.sglang.kept_kv import KeptKv
 
@@ -43,6 +44,7 @@ class Actuator:
         self.paused: list[Any] = []
         self.resumed: list[Any] = []
         self.pause_count = 0
+        self._is_pausing = False
 
     @property
     def is_enforcing(self) -> bool:
@@ -156,8 +158,21 @@ class Actuator:
         return sorted(order, key=lambda index: place.get(reqs[index].rid, -1))
 
     def keeps_kv(self, req: Any) -> bool:
-        """Whether the KV of a request that SGLang takes out is worth keeping: it is to come back."""
-        return req.finished_reason is None and req.to_finish is None and not req.skip_radix_cache_insert
+        """Whether the KV of a request that SGLang takes out is worth keeping: it is to come back, and not because the
+        weights are about to change."""
+        is_to_return = req.finished_reason is None and req.to_finish is None and not req.skip_radix_cache_insert
+        return is_to_return and not self._scheduler._engine_paused
+
+    def make_room(self) -> None:
+        """After SGLang has taken a stream out by itself, since the pool is full: a copy under way would keep its pages
+        locked, nothing would have become free, and SGLang would take out the next one and at last end one."""
+        tree = self._scheduler.tree_cache
+        if not self._is_pausing and getattr(tree, "cache_controller", None) is not None and tree.ongoing_write_through:
+            tree.writing_check(write_back=True)
+
+    def restore_penalties(self, batch: Any) -> None:
+        """For those of a new prefill batch who come back."""
+        penalties.restore(batch, bool(self._scheduler.enable_overlap))
 
     def requeue(self, req: Any) -> None:
         """Back into the queue without the limits of new requests: a paused stream is never turned away."""
@@ -177,10 +192,12 @@ class Actuator:
             for index, req in enumerate(batch.reqs)
             if req.rid in named and req.finished_reason is None and req.kv.holds_kv
         ]
+        self._is_pausing = True
         try:
             for index, _ in victims:
                 batch.release_req(index, 0)
         finally:
+            self._is_pausing = False
             # Whatever fails above: a request whose row is released must leave the batch and be in the queue.
             released = [req for _, req in victims if not req.kv.holds_kv]
             if released:

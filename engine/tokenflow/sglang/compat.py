@@ -70,6 +70,8 @@ SCHEDULER_ATTRIBUTES = (
     "process_batch_result",
     "processed_tokens_counter",
     "is_fully_idle",
+    "enable_overlap",
+    "_engine_paused",
 )
 
 # The same of its radix tree, where that is the one that enforcing works with (others are blocked: see `blockers`).

@@ -221,7 +221,7 @@ class PolicyDriver:
             _CODES[state],
             run.since_s,
             _NO_READER if rate_tok_s is None else rate_tok_s,
-            buffer.generated_tokens - buffer.consumed_tokens,
+            max(buffer.generated_tokens - _unsent_tokens(entry) - buffer.consumed_tokens, 0.0),
             buffer.dry_s,
             buffer.generated_tokens > 0,
             made - run.start_tokens,
@@ -254,6 +254,12 @@ def own_reason(entry: TrackedRequest, reason: Reason) -> Reason:
     return Reason.PREEMPTED_SURPLUS if is_backlog else reason
 
 
+def _unsent_tokens(entry: TrackedRequest) -> int:
+    """Made, but held back by SGLang: with a stream interval, or where a stop string may have begun. While the stream is
+    paused nobody sends them."""
+    return max(len(entry.req.output_ids) - entry.req.send_token_offset, 0) if entry.is_streamed else 0
+
+
 def can_come_back(req: Any) -> bool:
     """Requests that cannot be taken out and brought back without loss are never victims."""
     return not (
@@ -264,6 +270,9 @@ def can_come_back(req: Any) -> bool:
         or req.session is not None
         or req.beam_group is not None
         or req.return_logprob
+        or req.return_hidden_states  # and what else is gathered step by step, or by the place of KV in the pool
+        or req.return_routed_experts
+        or req.return_indexer_topk
         or req.multimodal_inputs is not None
     )
 

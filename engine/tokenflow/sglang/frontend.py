@@ -42,6 +42,7 @@ class Frontend:
         self.aborter = Aborter(guard)
         self._watch = ClientWatch(self.book, settings, reporter, self.aborter, guard)
         self.is_admission_open = True
+        self.bare_count = 0  # open responses of clients whom nothing of ours serves: the plugin has turned itself off
         self.loop: asyncio.AbstractEventLoop | None = None
         self.hook_problem: str | None = None
         self.find_unhooked: Callable[[], list[str]] | None = None  # asked once, when SGLang has applied its hooks
@@ -117,7 +118,7 @@ class Frontend:
             case _:
                 reply.error_code, reply.error_message = "unsupported", "that is the scheduler's to do"
         reply.is_ready = is_ready
-        reply.open_stream_count = len(self.book.open)
+        reply.open_stream_count = len(self.book.open) + self.bare_count
         return reply
 
     def _check_hooks(self) -> None:

@@ -22,6 +22,7 @@ from tokenflow.wire import Capacity
 
 OBSERVE_DECISION_S = 1.0
 HELD_NAP_MS = 50  # between two looks while nobody may run: every request is held
+_IDLE_STEPS = 32  # as many steps as may lie between two looks, on a fast GPU
 
 
 class Governor:
@@ -138,7 +139,7 @@ class Governor:
             self.driver.kv.poll(now_s)
         if not self.is_enforcing:
             return self._directive() if self.actuator.mode is not self.mode else None
-        if not self._scheduler.waiting_queue and now_s < self._next_decision_s:
+        if not self._scheduler.waiting_queue and now_s < self._next_decision_s and not self._is_room_short():
             return None
         self._next_decision_s = now_s + IDLE_DECISION_S
         self.reconcile(now_s)
@@ -149,6 +150,14 @@ class Governor:
         self._note_overload()
         self._swaps.decided(plan.pauses, self.tracker.requests)
         return self._order(plan)
+
+    def _is_room_short(self) -> bool:
+        """Whether the pool may be full before the next look. SGLang would take streams out by itself then, by its own
+        order and one after the other."""
+        scheduler = self._scheduler
+        rows = len(scheduler.running_batch.reqs) if scheduler.running_batch else 0
+        free_tokens = scheduler.token_to_kv_pool_allocator.available_size() + scheduler.tree_cache.evictable_size()
+        return bool(free_tokens < rows * max(scheduler.page_size, _IDLE_STEPS))
 
     def note(self, paused: Iterable[Any], now_s: float) -> None:
         """These were taken out by the last directive."""

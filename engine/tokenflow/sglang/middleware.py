@@ -48,14 +48,25 @@ class TokenFlowMiddleware:
         if is_generation and not self._frontend.is_admission_open:
             await send_error(send, 503, SERVER_ERROR, "engine_stopping", None, "the engine is being stopped")
             return
-        if not is_generation or self._frontend.guard.is_tripped:
+        if not is_generation:
             await self._app(scope, receive, send)
+            return
+        if self._frontend.guard.is_tripped:
+            await self._pass_counted(scope, receive, send)
             return
         # Who reads is set by ReaderMiddleware, once SGLang has checked the request's key and unpacked its body.
         stream = StreamContext(mint_rid(), BATCH_READER, time.monotonic(), asyncio.current_task())
         stream.is_warm_up = not self._is_ready()
         stream.route_mints_rid = scope["path"] in OWN_RID_PATHS
         await _Response(self._app, self._frontend, stream, send).run(scope, receive)
+
+    async def _pass_counted(self, scope: Message, receive: Receive, send: Send) -> None:
+        """With the plugin off nothing is done to a response, but a drain has to wait for it."""
+        self._frontend.bare_count += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._frontend.bare_count -= 1
 
 
 class _Response:

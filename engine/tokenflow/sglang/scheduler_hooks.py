@@ -85,12 +85,14 @@ class SchedulerHooks:
     def around_admission(self, original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
         """AROUND _get_new_batch_prefill_raw: while enforcing, only whom the plan starts is seen, in its order."""
         rank = self._rank
-        if rank is None or not rank.actuator.is_enforcing:
+        if rank is None:
             return original(scheduler, *args, **kwargs)
+        if not rank.actuator.is_enforcing:
+            return self._with_penalties(rank, original(scheduler, *args, **kwargs))
         with self._acting(rank, "admission"):
             rank.actuator.narrow(kwargs["running_batch"] if "running_batch" in kwargs else args[-1])
         try:
-            return original(scheduler, *args, **kwargs)
+            return self._with_penalties(rank, original(scheduler, *args, **kwargs))
         finally:
             was_narrowed = rank.actuator.is_narrowed
             with self._acting(rank, "admission"):
@@ -98,6 +100,15 @@ class SchedulerHooks:
             if was_narrowed:
                 with self._guarded("note"):
                     rank.note_resumed(time.monotonic())
+
+    def _with_penalties(self, rank: Rank, outcome: Any) -> Any:
+        """`outcome` of an admission, whose first is the new batch or None. Streams that were paused while enforcing may
+        come back after it."""
+        batch = outcome[0] if outcome else None
+        if batch is not None:
+            with self._acting(rank, "penalties"):
+                rank.actuator.restore_penalties(batch)
+        return outcome
 
     def around_load_back(self, original: Callable[..., Any], tree: Any, params: Any) -> Any:
         """AROUND init_load_back: what is cheaper to recompute is not loaded, as if the load had been declined."""
@@ -117,6 +128,7 @@ class SchedulerHooks:
         if rank is not None and is_kept:
             with self._acting(rank, "release"):
                 rank.actuator.kept.keep(req)
+                rank.actuator.make_room()
         return outcome
 
     def around_retraction_order(self, original: Callable[..., list[int]], reqs: list[Any]) -> list[int]:
@@ -134,7 +146,19 @@ class SchedulerHooks:
         if rank is not None and rank.actuator.is_enforcing:
             with self._acting(rank, "queue_limit"):
                 is_exempt = bool(recv_req.output_ids)
-        return False if is_exempt else original(scheduler, recv_req)
+        if is_exempt:
+            return False
+        whole = scheduler.waiting_queue
+        started = {id(req) for req in whole if req.output_ids}
+        if rank is None or not rank.actuator.is_enforcing or not started:
+            return original(scheduler, recv_req)
+        # Paused streams are not in its way, and with priorities it must not find them to turn away.
+        scheduler.waiting_queue = [req for req in whole if id(req) not in started]
+        try:
+            return original(scheduler, recv_req)
+        finally:
+            left = {id(req) for req in scheduler.waiting_queue} | started
+            scheduler.waiting_queue = [req for req in whole if id(req) in left]
 
     def around_timeouts(self, original: Callable[..., list[Any]], scheduler: Any) -> list[Any]:
         """AROUND _poll_timeout_aborts, on rank 0: the limit on waiting is for new requests that wait for the engine."""

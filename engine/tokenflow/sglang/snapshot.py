@@ -126,7 +126,9 @@ class SnapshotBuilder:
             self._ttfts_s.extend(tracker.new_ttfts_s)
             tracker.new_ttfts_s.clear()
             self._ttft_tail = tail_of(self._ttfts_s)
-        live_preemption_count = sum(entry.stream.preemption_count for entry in tracker.requests.values())
+        live_preemption_count = sum(
+            entry.stream.preemption_count - entry.earlier_preemption_count for entry in tracker.requests.values()
+        )
         raw_tok_s, effective_tok_s = self._rates_tok_s(now_s)
         return Quality(
             ttft_s=self._ttft_tail,

@@ -41,6 +41,7 @@ class TrackedRequest:
     length_tokens: float = 0.0  # the most that it may become; by it unread tokens are weighed
     counted_tokens: int = 0  # of those made, so many are in the counters
     counted_stall_s: float = 0.0
+    earlier_preemption_count: int = 0  # from before it was followed
 
     @property
     def is_kept_out(self) -> bool:
@@ -94,11 +95,13 @@ class RequestTracker:
             arrival_s=note.arrival_s if note else now_s,
             buffer=VirtualBuffer(rate_tok_s, needs_ack=reader.needs_ack),
             is_met_midway=len(req.output_ids) > 1,
+            preemption_count=preemption_count(req),
         )
         entry = TrackedRequest(stream, req, last_seen_s=now_s, max_rate_tok_s=reader.max_rate_tok_s)
         entry.is_streamed = note is not None and note.is_streamed
         entry.length_tokens = float(req.sampling_params.max_new_tokens or 0)
         entry.counted_tokens = len(req.output_ids) if stream.is_met_midway else 0
+        entry.earlier_preemption_count = stream.preemption_count
         self.requests[req.rid] = entry
         return entry
 
@@ -229,8 +232,7 @@ class RequestTracker:
         stream.preemption_count = preemption_count(entry.req)
         stream.buffer.end(now_s)
         self._count(entry)
-        self.totals.ended_stall_s += stream.buffer.stall_s
-        self.totals.ended_preemption_count += stream.preemption_count
+        self._add_to_totals(entry)
         entry.req = None
         self.requests.pop(stream.rid, None)
         self.ended[stream.rid] = entry
@@ -257,10 +259,17 @@ class RequestTracker:
             self.counters.add_stall(stream.class_name, buffer.stall_s - entry.counted_stall_s)
             entry.counted_stall_s = buffer.stall_s
 
+    def _add_to_totals(self, entry: TrackedRequest) -> None:
+        """Of one that is followed no longer, so that sums over live and ended ones never fall."""
+        self.totals.ended_stall_s += entry.stream.buffer.stall_s
+        self.totals.ended_preemption_count += entry.stream.preemption_count - entry.earlier_preemption_count
+
     def clear(self) -> None:
         """Forgets every request, and with it SGLang's objects: while the mode is off nothing is followed."""
         for entry in self.requests.values():
             self._count(entry)
+            entry.stream.preemption_count = preemption_count(entry.req)
+            self._add_to_totals(entry)
         self.requests.clear()
         self.ended.clear()
 
