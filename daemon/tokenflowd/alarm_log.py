@@ -33,7 +33,12 @@ class AlarmLog:
 
 async def run(status: Callable[[], StatusDocument]) -> None:
     """Until it is cancelled."""
-    alarm_log = AlarmLog()
+    alarm_log, is_told = AlarmLog(), False
     while True:
-        alarm_log.take(status().alarms, time.monotonic())
+        try:
+            alarm_log.take(status().alarms, time.monotonic())
+        except Exception:  # a status that cannot be made: the next one may be
+            if not is_told:
+                is_told = True
+                log.exception("alarms_unknown")
         await asyncio.sleep(LOOK_S)

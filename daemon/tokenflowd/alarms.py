@@ -119,7 +119,7 @@ def _of_policy(facts: Facts) -> list[Alarm]:
         found.append(_alarm(AlarmKind.RANK_SKEW, message, "at a quiet time: tfctl restart; report it: tfctl bugreport"))
     elif telemetry.blocked_by and telemetry.mode is not Mode.ENFORCE and facts.wants_enforce:
         message = f"mode enforce was asked for and is not possible with {', '.join(telemetry.blocked_by)}"
-        hint = "start it without that option: tfctl restart; what the policy would do: tfctl ps"
+        hint = "take that option out of its profile, then: tfctl restart PROFILE; what the policy would do: tfctl ps"
         found.append(_alarm(AlarmKind.ENFORCE_BLOCKED, message, hint))
     return found if trends is None else found + _of_trends(trends)
 

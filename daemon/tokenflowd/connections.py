@@ -1,7 +1,9 @@
-"""Connections to the control socket: one that never asks, or a user with too many, takes nothing from others."""
+"""Connections to our sockets: one that never asks, or a peer with too many, takes nothing from others."""
 
 import asyncio
+import socket
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -12,27 +14,48 @@ from tokenflowd.identity import peer_of
 log = structlog.get_logger()
 HEAD_LIMIT_S = 10.0  # from the connection to the end of its first request's head
 MOST_PER_USER = 256
+MOST_PER_ADDRESS = 32
 _HEAD_END = b"\r\n\r\n"
 
 
-class Connections:
-    """Makes the protocol of each connection: aiohttp's, with a look at how it begins."""
+def user_of(connection: socket.socket) -> str:
+    """Who is at the other end of a UNIX socket. Raises OSError."""
+    return f"uid {peer_of(connection).uid}"
 
-    def __init__(self, server: web.Server) -> None:
+
+def address_of(connection: socket.socket) -> str:
+    """Who is at the other end of a TCP socket. Raises OSError."""
+    return str(connection.getpeername()[0])
+
+
+class Connections:
+    """Makes the protocol of each connection: aiohttp's, with a look at how it begins. `most` are held for each peer,
+    MOST_PER_USER where it is None."""
+
+    def __init__(
+        self, server: web.Server, peer: Callable[[socket.socket], str] = user_of, most: int | None = None
+    ) -> None:
         self._server = server
-        self.counts: Counter[int] = Counter()
+        self._peer = peer
+        self._most = most
+        self.counts: Counter[str] = Counter()
 
     def __call__(self) -> asyncio.Protocol:
-        return _Watched(self._server(), self.counts)
+        most = MOST_PER_USER if self._most is None else self._most
+        return _Watched(self._server(), self.counts, self._peer, most)
 
 
 class _Watched(asyncio.Protocol):
     """Hands everything on to aiohttp's protocol. Ends a connection whose request does not come."""
 
-    def __init__(self, inner: asyncio.Protocol, counts: Counter[int]) -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, counts: Counter[str], peer_of: Callable[[socket.socket], str], most: int
+    ) -> None:
         self._inner = inner
         self._counts = counts
-        self._uid: int | None = None
+        self._peer_of = peer_of
+        self._most = most
+        self._peer: str | None = None
         self._tail = b""
         self._limit: asyncio.TimerHandle | None = None
         self._is_handed_on = False
@@ -41,16 +64,16 @@ class _Watched(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         connection: Any = transport.get_extra_info("socket")
         try:
-            uid = peer_of(connection).uid
+            peer = self._peer_of(connection)
         except OSError:
             transport.abort()
             return
-        if self._counts[uid] >= MOST_PER_USER:
-            log.warning("too_many_connections", uid=uid, most=MOST_PER_USER)
+        if self._counts[peer] >= self._most:
+            log.warning("too_many_connections", peer=peer, most=self._most)
             transport.abort()
             return
-        self._uid = uid
-        self._counts[uid] += 1
+        self._peer = peer
+        self._counts[peer] += 1
         self._limit = asyncio.get_running_loop().call_later(HEAD_LIMIT_S, transport.abort)
         self._is_handed_on = True
         self._inner.connection_made(transport)
@@ -75,8 +98,8 @@ class _Watched(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end_limit()
-        if self._uid is not None:
-            self._counts[self._uid] -= 1
+        if self._peer is not None:
+            self._counts[self._peer] -= 1
             self._counts += Counter()  # drops those at zero
         if self._is_handed_on:
             self._inner.connection_lost(error)

@@ -112,7 +112,7 @@ class Daemon:
         log.info("daemon_serves", socket=str(self.paths.socket), version=__version__)
         if self._settings.autostart and self.supervisor.lifecycle.engine is None:
             self.supervisor.autostart()
-        self._manager.ready(heartbeat.line_of(self._context.snapshots.status()))
+        self._manager.ready(heartbeat.line_told(self._context.snapshots.status))
         if self._manager.is_present:
             self._tasks.append(
                 asyncio.create_task(heartbeat.beat(self._manager, self._context.snapshots.status, self._changes))
@@ -154,7 +154,7 @@ class Daemon:
         self.ending.farewell_s = new.farewell_s
         pending = sorted(daemon_settings.NEEDS_DAEMON_RESTART.intersection(changed))
         log.info("reloaded", changed=changed, needs_daemon_restart=pending)
-        self._manager.ready(heartbeat.line_of(self._context.snapshots.status()))
+        self._manager.ready(heartbeat.line_told(self._context.snapshots.status))
 
     async def close(self) -> None:
         """Ends the engine (or lets go of it, `on_daemon_stop`), then the server; the socket goes last."""

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from tokenflow import link
 from tokenflow.errors import TimedOutError, UnsupportedError
 from tokenflow.policy.tunables import Tunables
@@ -21,6 +23,7 @@ from tokenflowd.record import EngineRecord
 from tokenflowd.request_book import RequestBook
 from tokenflowd.trends import Trends
 
+log = structlog.get_logger()
 _LOG_MODE = 0o600
 _STRAGGLER_GRACE_S = 2.0
 _LOOK_S = 3.0
@@ -50,6 +53,7 @@ class EngineProcess:
         self.work_since_s: float | None = None
         self.frontend_reply: link.Reply | None = None
         self.command_reply: link.Reply | None = None  # the scheduler's last one
+        self.tunables_reply: link.Reply | None = None  # the last one that said what is in force
         self.tuned: dict[str, Any] = {}  # by key, what is another now than at its start
         self._tuned_revision: int | None = None  # as of which `tuned` is known
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
@@ -143,7 +147,7 @@ class EngineProcess:
             self.watch(Role.SCHEDULER, telemetry.pid)
 
     def _starvation_bound_s(self) -> float:
-        in_force = self.command_reply.tunables if self.command_reply else None
+        in_force = self.tunables_reply.tunables if self.tunables_reply else None
         value = (in_force or {}).get("starvation_bound_s", _DEFAULT_STARVATION_BOUND_S)
         return float(value)
 
@@ -184,6 +188,8 @@ class EngineProcess:
         is_dry_run = isinstance(command, link.Tune) and command.dry_run
         if reply.error_code is None and not is_dry_run:
             self.command_reply = reply
+            if reply.tunables is not None:
+                self.tunables_reply = reply
             if isinstance(command, link.Ping | link.Tune):
                 tunables = reply.tunables or {}
                 self.tuned = {key: tunables[key] for key in reply.tuned_keys if key in tunables}
@@ -192,22 +198,34 @@ class EngineProcess:
 
     def remember_descendants(self) -> None:
         """They are found again at the end even if they leave the group and their parent dies before them."""
-        self._known |= processes.with_start_ticks(processes.descendants(self.pid))
-        alive = {pid for pid, ticks in self._known.items() if processes.is_same_process(pid, ticks)}
+        known = self._known | processes.with_start_ticks(processes.descendants(self.pid))
+        # Compilers and helpers come and go for months: whoever is gone is not remembered. A zombie is yet to be reaped.
+        self._known = {pid: ticks for pid, ticks in known.items() if processes.start_ticks(pid) == ticks}
+        alive = {pid for pid in self._known if processes.is_alive(pid)}
         self._shared_files |= shared_memory.mapped_by(alive | {self.pid})
 
     async def _look(self) -> None:
         """Processes and shared memory come late and change: SGLang's scheduler is seen minutes before it serves."""
+        told: set[str] = set()
         while True:
             await asyncio.sleep(_LOOK_S)
-            self.remember_descendants()
-            if self.serving_since_s is None:
-                continue
-            self.watch_children()
-            if self.has_plugin or self.frontend_reply is not None:
-                await self.ask_frontend(link.Ping(), _LOOK_S)
-            if self.telemetry is not None and self._tuned_revision != self.telemetry.revision:
-                await self._learn_tunables()
+            try:
+                await self._look_once()
+            except Exception as error:
+                # The next look may succeed. Without any, an engine that serves would count as wedged for good.
+                if repr(error) not in told:
+                    told.add(repr(error))
+                    log.exception("look_failed", pid=self.pid)
+
+    async def _look_once(self) -> None:
+        self.remember_descendants()
+        if self.serving_since_s is None:
+            return
+        self.watch_children()
+        if self.has_plugin or self.frontend_reply is not None:
+            await self.ask_frontend(link.Ping(), _LOOK_S)
+        if self.telemetry is not None and self._tuned_revision != self.telemetry.revision:
+            await self._learn_tunables()
 
     async def _learn_tunables(self) -> None:
         """What is in force in an engine that somebody else may have tuned: an earlier daemon, or `mode --direct`."""
@@ -246,7 +264,8 @@ class EngineProcess:
     def kill_now(self) -> None:
         """For somebody in a hurry: no waiting, no asking."""
         self.remember_descendants()
-        ended = processes.engine_processes(self.pid, self.link_folder) | set(self._known)
+        known = {pid for pid, ticks in self._known.items() if processes.is_same_process(pid, ticks)}
+        ended = processes.engine_processes(self.pid, self.link_folder) | known
         processes.send(ended, signal.SIGKILL)
         shared_memory.remove_unused(self._shared_files, ended)
 

@@ -53,6 +53,8 @@ _ERROR_LINE = re.compile(
 # What SGLang's main process says about a cause that is told further up.
 _CONSEQUENCE = re.compile(r"see the error messages above|died during initialization")
 _STAMP = re.compile(r"^\[[^\]]*\]\s*")
+# SGLang's own lines about requests (`--log-requests`) hold prompts: nothing of them is ever told.
+_OF_A_REQUEST = re.compile(r'^(?:Receive|Finish)(?: OpenAI)?: obj=|"event": "request\.')
 _MAX_CHARACTERS = 300
 _HOST_CAUSES = {
     re.compile(r"address already in use", re.IGNORECASE): "another process has taken the port",
@@ -65,6 +67,7 @@ _DISK_FULL_BYTES = 1_000_000
 
 def explain(death: Death, log_lines: list[str]) -> str:
     """One line. `log_lines`: the end of the engine's log."""
+    log_lines = [line for line in log_lines if not _OF_A_REQUEST.search(_STAMP.sub("", line))]
     root = _root(death, log_lines)
     text = root.describe()
     if (cause := _host_cause(log_lines)) is not None:

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from tokenflow.wire import EngineState, StatusDocument
 from tokenflowd.changes import Changes
 from tokenflowd.service_manager import ServiceManager
 
+log = structlog.get_logger()
 _TURN_S = 5.0
 _EXTENSION_S = 30.0
 
@@ -23,6 +26,15 @@ def line_of(document: StatusDocument) -> str:
     return text
 
 
+def line_told(make: Callable[[], StatusDocument]) -> str:
+    """As `line_of`. A status that cannot be made is a fault of ours that must not end the daemon: streams go on."""
+    try:
+        return line_of(make())
+    except Exception:
+        log.exception("status_failed")
+        return "the status cannot be made: see the log"
+
+
 async def beat(manager: ServiceManager, make: Callable[[], StatusDocument], changes: Changes) -> None:
     """Until it is cancelled. A loop that hangs sends nothing: that is what the watchdog is for."""
     turn_s = _TURN_S if manager.watchdog_s is None else min(_TURN_S, manager.watchdog_s / 3)
@@ -30,7 +42,7 @@ async def beat(manager: ServiceManager, make: Callable[[], StatusDocument], chan
     while True:
         if manager.watchdog_s is not None:
             manager.alive()
-        line = line_of(make())
+        line = line_told(make)
         if line != told and manager.status(line):
             told = line
         await changes.wait(turn_s)

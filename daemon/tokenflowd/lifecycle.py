@@ -52,6 +52,7 @@ class EngineLifecycle:
         self._changes = changes
         self._events = events
         self._guard: asyncio.Task[None] | None = None
+        self._is_released = False
         self.on_failure: Callable[[], None] | None = None  # of an engine that had served, once nothing is left of it
 
     def apply(self, settings: Settings) -> None:
@@ -99,7 +100,8 @@ class EngineLifecycle:
             await self._end(engine, EngineState.FAILED, error.message, grace_s=_CRASH_GRACE_S, is_polite=False)
             raise
         except asyncio.CancelledError:
-            await self._end(engine, EngineState.STOPPED, None, grace_s=_CRASH_GRACE_S, is_polite=False)
+            if not self._is_released:  # else the daemon ends, its link was closed under us, and the engine goes on
+                await self._end(engine, EngineState.STOPPED, None, grace_s=_CRASH_GRACE_S, is_polite=False)
             raise
         engine.remember_descendants()
         engine.watch_children()
@@ -255,8 +257,15 @@ class EngineLifecycle:
             reason = f"processes of the engine cannot be ended: {', '.join(map(str, sorted(left)))}"
             self.set_phase(EngineState.FAILED, reason)
             raise OperationError(reason, hint=f"look at them: ps -fp {' '.join(map(str, sorted(left)))}")
-        record.remove(self._paths.record)
+        self._forget_record()
         self.set_phase(phase, reason)
+
+    def _forget_record(self) -> None:
+        """One that stays, on a file system that has become read-only, names a process that is gone."""
+        try:
+            record.remove(self._paths.record)
+        except OSError as error:
+            log.warning("record_unremovable", path=str(self._paths.record), problem=error.strerror)
 
     async def _cancel_guard(self) -> None:
         if self._guard is not None:
@@ -275,10 +284,11 @@ class EngineLifecycle:
         if self.engine is not None:
             self.engine.kill_now()
             shutil.rmtree(self.engine.link_folder, ignore_errors=True)
-            record.remove(self._paths.record)
+            self._forget_record()
 
     async def release(self) -> None:
         """The daemon ends and the engine goes on: only our hands are taken off it."""
+        self._is_released = True
         await self._cancel_guard()
         if self.engine is not None:
             await self.engine.close()

@@ -78,6 +78,7 @@ class EngineLink:
         self._task = logcontext.detached(self._receive())
 
     async def _receive(self) -> None:
+        told: set[str] = set()
         while True:
             body = await self._telemetry.recv()
             try:
@@ -87,6 +88,10 @@ class EngineLink:
                     self._on_telemetry(telemetry)  # only the latest counts; events of all of them do
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 log.warning("telemetry_unreadable", problem=str(error))
+            except Exception as error:  # a fault of ours over one message must not cost all that come after it
+                if repr(error) not in told:
+                    told.add(repr(error))
+                    log.exception("telemetry_not_taken")
 
     async def close(self) -> None:
         self._task.cancel()

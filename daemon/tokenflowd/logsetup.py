@@ -1,8 +1,9 @@
 """The daemon's own log: JSON lines for machines, colours for a terminal. Whom a line is about: `logcontext`."""
 
+import contextlib
 import logging
 from enum import StrEnum
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 
@@ -11,6 +12,21 @@ class LogFormat(StrEnum):
     AUTO = "auto"  # console on a terminal, json elsewhere
     CONSOLE = "console"
     JSON = "json"
+
+
+class _LossyStream:
+    """What a full disk, or a reader that has gone, refuses is lost: a log line must never cost what it tells of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def configure(chosen: LogFormat, stream: TextIO) -> None:
@@ -30,6 +46,6 @@ def configure(chosen: LogFormat, stream: TextIO) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _LossyStream(stream))),
         cache_logger_on_first_use=False,
     )

@@ -38,6 +38,7 @@ class EnginePlan:
     device: str
     served_name: str
     server_arguments: tuple[str, ...]
+    is_whole: bool = True  # False: only what the arguments tell is known of the profile (`from_record`)
 
     @property
     def url(self) -> str:
@@ -81,9 +82,11 @@ def from_record(name: str, entry: PlanRecord) -> EnginePlan:
     A profile that this daemon cannot read (it may be of another version) must not cost a running engine: of such a
     one only what the arguments tell is known.
     """
+    is_whole = True
     try:
         profile = Profile.model_validate(entry.profile)
     except ValidationError:
+        is_whole = False
         engine = EngineSection.model_construct(device=entry.device, host=entry.host, port=entry.port)
         model = ModelSection.model_construct(path=entry.model_path, served_name=entry.served_name)
         profile = Profile.model_construct(name=name, model=model, engine=engine)
@@ -96,6 +99,7 @@ def from_record(name: str, entry: PlanRecord) -> EnginePlan:
         device=entry.device,
         served_name=entry.served_name,
         server_arguments=tuple(entry.server_arguments),
+        is_whole=is_whole,
     )
 
 

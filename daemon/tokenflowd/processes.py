@@ -28,10 +28,10 @@ def become_subreaper() -> None:
 def _stat_fields(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the third (state) on; empty when there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return []
-    return text.rpartition(")")[2].split()
+    return text.rpartition(b")")[2].decode("ascii", "replace").split()  # the name before may be cut within a character
 
 
 def start_ticks(pid: int) -> int | None:
@@ -135,7 +135,7 @@ def _belongs(pid: int, group: int, mark: re.Pattern[bytes] | None) -> bool:
 def descendants(pid: int) -> set[int]:
     try:
         return {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    except psutil.Error:
+    except (psutil.Error, OSError):  # OSError: no descriptor is left
         return set()
 
 
@@ -145,7 +145,7 @@ def titles_of_children(pid: int) -> dict[int, str]:
     try:
         for child in psutil.Process(pid).children():
             found[child.pid] = next(iter(child.cmdline()), "")
-    except psutil.Error:
+    except (psutil.Error, OSError):
         pass  # one of them has just ended: the next look sees the rest
     return found
 
@@ -214,7 +214,7 @@ def reap_orphans(pids: Iterable[int], group: int) -> None:
     (see `become_subreaper`): else they would be pid 1's to collect once we end, and not every pid 1 does."""
     try:
         ours = {child.pid for child in psutil.Process().children()}
-    except psutil.Error:
+    except (psutil.Error, OSError):
         ours = set()
     for pid in ({*pids} | {pid for pid in ours if _belongs(pid, group, None)}) - {group}:
         try:

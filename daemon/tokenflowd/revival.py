@@ -28,6 +28,7 @@ class Revival:
         self._lifecycle = lifecycle
         self._start = start
         self._task: asyncio.Task[None] | None = None
+        self._promised: tuple[str, str] | None = None  # what is told while it waits, and what remains true without it
 
     @property
     def count(self) -> int:
@@ -48,6 +49,11 @@ class Revival:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        if self._promised is not None:
+            told, plain = self._promised
+            self._promised = None
+            if self._lifecycle.reason == told:
+                self._lifecycle.set_phase(EngineState.FAILED, plain)
 
     async def _follow(self, operation: Operation, wanted: EnginePlan) -> None:
         while operation.is_running:
@@ -58,10 +64,16 @@ class Revival:
     async def _revive(self, failed: EnginePlan, reason: str) -> None:
         """Starts it as it ran, on the same port."""
         limits = self.book.limits
+        if not failed.is_whole:
+            told = f"{reason}; not started again, since its profile was not readable when it was taken over"
+            self._lifecycle.set_phase(EngineState.FAILED, told)
+            return
         while (wait_s := self.book.wait_s(time.monotonic())) is not None:
             told = f"{reason}; it is started again in {wait_s:g} s ({self.count + 1} of {limits.count})"
+            self._promised = (told, reason)
             self._lifecycle.set_phase(EngineState.FAILED, told)
             await asyncio.sleep(wait_s)
+            self._promised = None
             self.book.begin(time.monotonic())
             error = await self._start(plan.make(failed.profile, list(failed.extra_arguments), port=failed.port))
             if error is None:

@@ -80,11 +80,9 @@ class Supervisor:
             if running.kind is OperationKind.START and is_same:
                 return running
             raise _busy_error(running)
-        self.forget_revival()
         if self.lifecycle.phase is EngineState.SERVING:
             return self._already_serving(name, extra_arguments, who)
-        self.lifecycle.levels.tuned_now.clear()
-        draft = self._wanted = self._draft(name, extra_arguments)
+        draft = self._wanted = self._draft_anew(name, extra_arguments)
         self._keep_wish(draft)
         return self._begin(OperationKind.START, who, self._starter(draft))
 
@@ -97,7 +95,7 @@ class Supervisor:
         self.forget_revival()
         self.lifecycle.levels.tuned_now.clear()
         if not is_wish_kept:
-            wish.forget(self._wish_path)
+            self._forget_wish()
         running = self.running_operation
         if running is not None and running.kind is OperationKind.STOP:
             if self._drain is not None:
@@ -122,15 +120,12 @@ class Supervisor:
         """Without a profile, the one that ran, with the arguments that it ran with. The new one is checked first."""
         if (running := self.running_operation) is not None:
             raise _busy_error(running)
-        self.forget_revival()
-        self.lifecycle.levels.tuned_now.clear()
         last = self.lifecycle.plan
         if profile_name is None and last is not None:
             profile_name = last.profile.name
             extra_arguments = extra_arguments or list(last.extra_arguments)
         name = self._settings.default_profile if profile_name is None else profile_name
-        draft = self._draft(name, extra_arguments)
-        self._keep_wish(draft)
+        draft = self._draft_anew(name, extra_arguments)
         drain = Drain(self._settings.drain_s if drain_s is None else drain_s)
         return self._begin(OperationKind.RESTART, who, lambda operation: self._restart(operation, draft, drain))
 
@@ -151,7 +146,20 @@ class Supervisor:
         await asyncio.gather(engine.wait_heard(_ADOPTION_LIMIT_S), engine.ask_frontend(Ping(), _ADOPTION_LIMIT_S))
         if entry.phase is EngineState.DRAINING:
             remaining_s = 0.0 if entry.drain_until_s is None else entry.drain_until_s - time.monotonic()
-            self.stop(max(0.0, remaining_s), None)
+            self._go_on_draining(max(0.0, remaining_s))
+
+    def _go_on_draining(self, remaining_s: float) -> None:
+        """A stop forgets the wish at once: one that is there during a drain was a restart, or the end of a daemon after
+        which autostart would start the engine again."""
+        wanted = wish.read(self._wish_path) if self._settings.autostart else None
+        if wanted is not None:
+            try:
+                self.restart(wanted.profile, wanted.engine_args, remaining_s, None)
+            except TokenFlowError as error:
+                log.warning("restart_not_resumed", code=error.code, message=error.message)
+            else:
+                return
+        self.stop(remaining_s, None)
 
     def autostart(self) -> None:
         """Starts what somebody has started and nobody has stopped; tries again like after a failure, since a host that
@@ -167,6 +175,12 @@ class Supervisor:
             self.lifecycle.set_phase(EngineState.FAILED, reason + (f" ({error.hint})" if error.hint else ""))
         else:
             self._revival.begin_if_failed(operation, self._wanted)
+
+    def _forget_wish(self) -> None:
+        try:
+            wish.forget(self._wish_path)
+        except OSError as error:  # a file system that has become read-only: a stop is never refused
+            log.warning("wish_unremovable", path=str(self._wish_path), problem=error.strerror)
 
     def _keep_wish(self, draft: EnginePlan) -> None:
         if not self._settings.autostart:
@@ -208,6 +222,19 @@ class Supervisor:
             await self._start(operation, lambda: self.lifecycle.start(draft, operation.report))
 
         return work
+
+    def _draft_anew(self, name: str, extra_arguments: list[str]) -> EnginePlan:
+        """As somebody asks for it: without what was tuned meanwhile. Raises as `_draft` does, and has changed nothing
+        then: an engine that is to be started again still is."""
+        tuned_now = dict(self.lifecycle.levels.tuned_now)
+        self.lifecycle.levels.tuned_now.clear()
+        try:
+            draft = self._draft(name, extra_arguments)
+        except TokenFlowError:
+            self.lifecycle.levels.tuned_now.update(tuned_now)
+            raise
+        self.forget_revival()
+        return draft
 
     def _draft(self, name: str, extra_arguments: list[str]) -> EnginePlan:
         profile = store.load(name)
@@ -282,6 +309,7 @@ class Supervisor:
 
     async def _restart(self, operation: Operation, draft: EnginePlan, drain: Drain) -> None:
         await self.lifecycle.check(draft, operation.report)
+        self._keep_wish(draft)  # not before: what is refused must not be what the next boot starts
         await self._end_engine(operation, drain)
         await self._start(operation, lambda: self.lifecycle.start(draft, operation.report))
 

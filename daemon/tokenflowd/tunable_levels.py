@@ -15,6 +15,10 @@ from tokenflowd.tuned_file import TunedFile
 _DEFAULTS = plain(Tunables())
 
 
+def _set_in(level: TunableOverrides) -> dict[str, Any]:
+    return level.model_dump(mode="json", exclude_none=True)
+
+
 class TunableLevels:
     """`host` is what settings files and environment say together."""
 
@@ -29,7 +33,7 @@ class TunableLevels:
     def persisted(self) -> dict[str, Any]:
         """By key. Of a file that is broken nothing: the next start says what is wrong with it."""
         try:
-            return self.tuned.load().model_dump(mode="json", exclude_none=True)
+            return _set_in(self.tuned.load())
         except ConfigurationError:
             return {}
 
@@ -41,21 +45,23 @@ class TunableLevels:
         persisted = self.tuned.load()
         try:
             merged = TunableOverrides.model_validate(self.tuned_now).over(persisted.over(self.host))
-            merged.over(profile.tunables if profile else TunableOverrides())
-        except ValidationError as error:
+            merged.over(profile.tunables if profile else TunableOverrides()).check_with_defaults()
+        except ValueError as error:  # pydantic's ValidationError is one
             name = profile.name if profile else "the profile"
+            found = str(error.errors()[0]["msg"]) if isinstance(error, ValidationError) else str(error)
             raise ConfigurationError(
                 "the tunables of the profile, of the host and those that were persisted do not fit together: "
-                + str(error.errors()[0]["msg"]).removeprefix("Value error, "),
+                + found.removeprefix("Value error, "),
                 hint=f"correct [tunables] of {name} or of tokenflow.toml, or forget those persisted: "
                 "tfctl tune --reset; then: tfctl start",
             ) from error
         return merged
 
     def untuned(self, profile: Profile | None) -> dict[str, Any]:
-        """Every key's value as profile and host have it."""
+        """Every key's value as profile and host have it, whether or not they fit together: the host's may have changed
+        under an engine that runs."""
         below = profile.tunables if profile else TunableOverrides()
-        return _DEFAULTS | self.host.over(below).model_dump(mode="json", exclude_none=True)
+        return _DEFAULTS | _set_in(below) | _set_in(self.host)
 
     def origin(
         self, key: str, profile: Profile | None, *, is_persisted: bool, is_tuned: bool

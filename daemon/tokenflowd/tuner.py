@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Any
 
 import structlog
@@ -16,11 +17,12 @@ from tokenflowd.commands import LIMIT_S
 from tokenflowd.effects import Effects
 from tokenflowd.engine_process import EngineProcess
 from tokenflowd.lifecycle import EngineLifecycle
+from tokenflowd.tunable_levels import TunableLevels
 from tokenflowd.tuned_file import TunedDraft
 
 log = structlog.get_logger()
 _KEYS = tuple(plain(Tunables()))
-_DAEMON_SETTINGS = ("metrics_listen", "on_daemon_stop")  # contract.md lists them among the tunables
+_DAEMON_SETTINGS = ("metrics_listen", "on_daemon_stop")  # docs/tuning.md: settings of the daemon, not of the engine
 _HINT = "see every key with its range: tfctl tune"
 
 
@@ -57,8 +59,7 @@ class Tuner:
             raise RevisionError("no engine is serving, so there is no revision", hint="tfctl tune", field="if_revision")
         levels = self._lifecycle.levels
         forgotten = _expanded(wish.reset)
-        kept = {key: value for key, value in levels.persisted().items() if key not in forgotten}
-        base, problems = check(levels.untuned(None) | kept, Tunables())
+        base, problems = check(levels.untuned(None) | _kept(levels, forgotten), Tunables())
         wanted, found = check(wish.changes, base)
         problems += found
         if problems:
@@ -79,6 +80,8 @@ class Tuner:
         if wish.dry_run:
             return await self._tune(engine, wish, changes, who, dry_run=True)
         draft = None
+        if wish.persist:
+            _check_by_itself(untuned | _kept(levels, forgotten) | wish.changes)
         if wish.persist or (forgotten and levels.tuned.path.exists()):
             # Checked by the engine before anything is written, written before anything is in force.
             values = (await self._tune(engine, wish, changes, who, dry_run=True)).tunables or {}
@@ -116,6 +119,22 @@ class Tuner:
         if observed.revision == reply.revision and observed.tunables != reply.tunables:
             raise OperationError("the engine works with other values than it has taken", hint="look: tfctl tune")
         return observed
+
+
+def _kept(levels: TunableLevels, forgotten: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in levels.persisted().items() if key not in forgotten}
+
+
+def _check_by_itself(values: dict[str, Any]) -> None:
+    """Raises UsageError for what would fit only together with values that this engine has and the next will not."""
+    _, problems = check(values, Tunables())
+    if problems:
+        text = "; ".join(problem.message for problem in problems)
+        raise UsageError(
+            f"not for the next engine: {text}",
+            hint="persist what it goes with as well, in one command",
+            field="persist",
+        )
 
 
 def _check_keys(wish: TuneRequest) -> None:

@@ -234,3 +234,48 @@ def test_a_profile_that_this_daemon_cannot_read_costs_no_engine(home: Path):
     found = plan.from_record("scripted", entry)
     assert (found.url, found.profile.name, found.device) == (made.url, "scripted", made.device)
     assert found.profile.tunables == made.profile.tunables.__class__()
+
+
+async def test_a_start_goes_on_when_its_daemon_is_ended_and_the_engine_kept(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TOKENFLOW_ON_DAEMON_STOP", "keep")
+    with running_daemon() as process:
+        async with asking() as client:
+            await client.ask("POST", "/v1/engine/start", {"profile": "scripted", "engine_args": ["--script", "late=4"]})
+            await client.engine_becomes("starting")
+            wait_for(lambda: record_path().exists() and scripted_processes(home))
+            for found in scripted_processes(home):
+                found.suspend()  # so that a question to it is under way
+            await asyncio.sleep(0.5)
+            first = json.loads(record_path().read_text())["pid"]
+        await end(process)
+    for found in scripted_processes(home):
+        found.resume()
+    await asyncio.sleep(0.5)
+    assert first in {found.pid for found in scripted_processes(home)}
+    assert record_path().exists()
+    with running_daemon() as process:
+        async with asking() as client:
+            assert (await client.engine_becomes("serving"))["engine"]["pid"] == first
+            await client.stop()
+        await end(process)
+
+
+async def test_a_restart_that_was_draining_is_still_a_restart_under_the_next_daemon(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TOKENFLOW_AUTOSTART", "true")
+    with running_daemon() as process:
+        async with asking() as client:
+            first = (await client.start("scripted", "--script", "streams=2"))["result"]["pid"]
+            await client.ask("POST", "/v1/engine/restart", {"drain_s": 3.0})
+            await client.engine_becomes("draining")
+            wait_for(lambda: json.loads(record_path().read_text())["phase"] == "draining")
+        process.kill()
+        process.wait()
+    with running_daemon() as process:
+        async with asking() as client:
+            assert (await client.engine_becomes("serving"))["engine"]["pid"] != first
+            await client.stop()
+        await end(process)

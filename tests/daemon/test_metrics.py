@@ -1,6 +1,7 @@
 """The metrics: names and help word for word, samples of known facts, the ways to them, and their failures."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
+import yarl
 from daemon_rig import Client, Rig, run_daemon, write_profile
 from document_samples import status_document
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tokenflow.wire import EngineState
-from tokenflowd.metrics import generate
+from tokenflowd.metrics import endpoint, generate
 from tokenflowd.metrics.collector import render
 from tokenflowd.metrics.facts import Facts
 from tokenflowd.metrics.listen import Listen
@@ -178,6 +180,27 @@ async def test_only_metrics_are_served_over_tcp_and_no_page_of_a_browser_gets_th
             assert response.status == 405
         async with session.get(url, headers={"Origin": "http://evil.example"}) as response:
             assert response.status == 403
+
+
+async def test_connections_that_ask_nothing_take_no_descriptors_from_others(home, monkeypatch):
+    monkeypatch.setattr(endpoint, "MOST_PER_ADDRESS", 5)
+    async with run_daemon(metrics_listen="127.0.0.1:0") as rig, aiohttp.ClientSession() as session:
+        url = yarl.URL((await rig.client.get("/v1/status"))["daemon"]["metrics_url"])
+        held = [await asyncio.open_connection(url.host, url.port) for _ in range(5)]
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        for _, open_writer in held:
+            open_writer.close()
+            await open_writer.wait_closed()
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(url) as response:
+                        assert response.status == 200
+                        break
+                await asyncio.sleep(0.01)
 
 
 async def test_a_port_that_is_taken_costs_the_metrics_and_nothing_else(home):

@@ -174,3 +174,17 @@ def test_later_layers_replace_options():
 def test_merging_with_nothing_changes_nothing(words):
     assert arguments.merge(words) == words
     assert arguments.merge([], words, []) == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2026-11-30 03:00:00] Receive: obj=GenerateReqInput(text='my secret: CUDA out of memory')",
+        "[2026-11-30 03:00:00] Finish: obj=GenerateReqInput(text='my secret'), out={'text': 'no space left on device'}",
+        '{"timestamp": "x", "event": "request.received", "obj": {"text": "my secret: a.c:3: error: out of memory"}}',
+    ],
+)
+def test_nothing_of_a_request_is_a_reason(line):
+    death = Death(Role.MAIN, 1, 1)
+    for lines in ([line, "ValueError: x"], ["ValueError: x", line], [line]):
+        assert "secret" not in failure.explain(death, lines)

@@ -257,3 +257,22 @@ async def test_two_daemons_on_two_sockets_do_not_mix(home: Path):
         assert os.path.exists(f"/proc/{engine['pid']}")
         usual.terminate()
         assert usual.wait(LIMIT_S) == 0
+
+
+async def test_a_full_disk_under_the_log_costs_the_log_alone(home: Path):
+    """Where `daemon.log` lies, as `tfctl start` has it: every line raises ENOSPC."""
+    with open("/dev/full", "wb") as full, subprocess.Popen([*COMMAND, "--log-format", "json"], stdout=full) as process:
+        try:
+            wait_for(lambda: answers(locations.user_socket()) or process.poll() is not None)
+            assert process.poll() is None
+            client = Client(locations.user_socket())
+            async with client.session:
+                operation = await client.start()
+                assert operation["state"] == "done", operation
+                os.kill(operation["result"]["pid"], signal.SIGKILL)
+                assert "signal 9" in (await client.engine_becomes("failed"))["engine"]["reason"]
+                assert (await client.stop())["state"] == "done"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(LIMIT_S) == 0
+        finally:
+            process.kill()

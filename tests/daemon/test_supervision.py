@@ -4,16 +4,22 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
+import socket
+import subprocess
+import time
 from pathlib import Path
 
 import psutil
 import pytest
-from daemon_rig import Rig, run_daemon, scripted_processes
+from daemon_rig import Rig, run_daemon, scripted_processes, write_profile
 
 from tokenflow import locations
+from tokenflow.errors import ConfigurationError
 from tokenflow.wire import EngineState
-from tokenflowd import crash_report, logfile
+from tokenflowd import crash_report, engine_process, logfile, processes, wish
+from tokenflowd.lifecycle import EngineLifecycle
 from tokenflowd.restarts import RestartBook, RestartLimits
 from tokenflowd.wedge_watch import WedgePatience
 
@@ -204,3 +210,122 @@ async def test_a_disk_without_room_for_the_record_costs_no_engine(rig: Rig, monk
     assert (await rig.client.stop())["state"] == "done"
     with contextlib.suppress(FileNotFoundError):
         assert not locations.engine_record(locations.user_socket()).exists()
+
+
+async def test_a_refused_wish_changes_nothing_about_the_restart_that_was_promised(home: Path):
+    async with run_daemon(restart_limit_count=5, restart_backoff_s=1.0) as rig:
+        await rig.client.start()
+        os.kill((await rig.client.get("/v1/status"))["engine"]["pid"], signal.SIGKILL)
+        await reason_has(rig, "started again in 1 s (1 of 5)")
+        for path in ("start", "restart"):
+            status, _ = await rig.client.ask("POST", f"/v1/engine/{path}", {"profile": "nosuch"})
+            assert status == 404
+        await rig.client.engine_becomes("serving")
+        await rig.client.stop()
+
+
+async def test_a_promise_that_a_wish_has_ended_is_not_told_any_more(home: Path):
+    async with run_daemon(restart_limit_count=5, restart_backoff_s=50.0) as rig:
+        await rig.client.start()
+        os.kill((await rig.client.get("/v1/status"))["engine"]["pid"], signal.SIGKILL)
+        await reason_has(rig, "started again in 50 s (1 of 5)")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            refused = await rig.client.start("scripted", "--port", str(taken.getsockname()[1]))
+        assert refused["state"] == "failed"
+        engine = (await rig.client.get("/v1/status"))["engine"]
+        assert engine["state"] == "failed"
+        assert "signal 9" in engine["reason"]
+        assert "started again" not in engine["reason"]
+
+
+async def test_a_restart_that_is_refused_is_not_what_the_next_boot_starts(home: Path, monkeypatch: pytest.MonkeyPatch):
+    async def refuse(self, draft, report):
+        raise ConfigurationError("there is no model", hint="make one")
+
+    async with run_daemon(autostart=True) as rig:
+        await rig.client.start()
+        monkeypatch.setattr(EngineLifecycle, "check", refuse)
+        _, document = await rig.client.ask("POST", "/v1/engine/restart", {"profile": "other"})
+        assert (await rig.client.finished(document))["state"] == "failed"
+        assert wish.read(rig.daemon.paths.wish).profile == "scripted"
+        await rig.client.stop()
+
+
+async def test_a_state_folder_that_has_become_read_only_hinders_no_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    unlink = Path.unlink
+
+    def refuse(path, missing_ok=False):
+        if path.parent == rig.daemon.paths.record.parent:
+            raise OSError(30, "Read-only file system", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    await rig.client.start()
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert (await rig.client.stop())["state"] == "done"
+    assert (await rig.client.get("/v1/status"))["engine"]["state"] == "stopped"
+
+
+async def test_a_look_that_fails_once_is_not_the_last(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine_process, "_LOOK_S", 0.2)
+    async with run_daemon(wedged_after_s=2.0) as rig:
+        await rig.client.start()
+        engine = rig.daemon.supervisor.lifecycle.engine
+        seen = engine.remember_descendants
+        failures = [OSError(24, "Too many open files")]
+        monkeypatch.setattr(engine, "remember_descendants", lambda: seen() if not failures else _raise(failures.pop()))
+        await asyncio.sleep(3.5)
+        assert not failures
+        assert (await rig.client.get("/v1/status"))["engine"]["state"] == "serving"
+        await rig.client.stop()
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+async def test_nobody_dies_who_has_got_a_pid_that_the_engine_once_used(rig: Rig):
+    await rig.client.start()
+    engine = rig.daemon.supervisor.lifecycle.engine
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        engine._known[bystander.pid] = 1  # of a process that began long ago
+        engine.kill_now()
+        await rig.client.engine_becomes("failed")
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_name_that_is_cut_within_a_character_hides_no_process(tmp_path: Path):
+    program = tmp_path / ("x" * 14 + "é")  # the kernel keeps 15 bytes of a name
+    shutil.copy(shutil.which("sleep"), program)
+    with subprocess.Popen([str(program), "60"]) as process:
+        try:
+            wait_for_name(process.pid)
+            assert processes.is_alive(process.pid)
+            assert process.pid in processes.engine_processes(os.getpgid(process.pid), None)
+        finally:
+            process.kill()
+
+
+def wait_for_name(pid: int) -> None:
+    deadline_s = time.monotonic() + 20.0
+    while b"xxxx" not in Path(f"/proc/{pid}/stat").read_bytes():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+async def test_what_is_in_force_is_known_after_answers_that_do_not_say_it(rig: Rig):
+    path = write_profile("patient", "serve")
+    path.write_text(path.read_text().replace("[tunables]", "[tunables]\nstarvation_bound_s = 300"))
+    await rig.client.start("patient")
+    await rig.client.get("/v1/tunables")
+    engine = rig.daemon.supervisor.lifecycle.engine
+    assert engine._starvation_bound_s() == 300.0
+    await rig.client.ask("POST", "/v1/requests/rid-1/pause")
+    assert engine.command_reply.tunables is None
+    assert engine._starvation_bound_s() == 300.0
+    await rig.client.stop()

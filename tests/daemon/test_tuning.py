@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 from daemon_process import LIMIT_S, running_daemon
-from daemon_rig import Client, run_daemon, write_profile
+from daemon_rig import Client, make_settings, run_daemon, write_profile
 
 from tokenflow import link, locations
 from tokenflow.errors import ConfigurationError, OperationError
@@ -162,7 +162,8 @@ async def test_an_engine_that_cannot_be_started_by_itself_is_told_in_the_status(
 
 async def test_levels_that_do_not_fit_together_are_refused_at_the_start(rig):
     path = write_profile("tight", "serve")
-    path.write_text(path.read_text().replace("[tunables]", "[tunables]\noverload_enter_ratio = 0.6"))
+    tight = "[tunables]\noverload_enter_ratio = 0.6\noverload_exit_ratio = 0.5"
+    path.write_text(path.read_text().replace("[tunables]", tight))
     await tune(rig, changes={"overload_exit_ratio": 0.7}, persist=True)
     status, document = await rig.client.ask("POST", "/v1/engine/start", {"profile": "tight"})
     assert (status, document["error"]["code"]) == (422, "invalid_configuration")
@@ -295,3 +296,44 @@ async def test_what_was_tuned_before_the_daemon_came_survives_a_crash_too(home, 
         await client.session.close()
         process.terminate()
         await asyncio.to_thread(process.wait, LIMIT_S)
+
+
+async def test_settings_that_do_not_fit_a_running_profile_cost_no_status(home):
+    """They are valid by themselves, and the next start says what is wrong."""
+    path = write_profile("wide", "serve")
+    wide = "[tunables]\noverload_enter_ratio = 1.2\noverload_exit_ratio = 1.1"
+    path.write_text(path.read_text().replace("[tunables]", wide))
+    async with run_daemon() as rig:
+        await rig.client.start("wide")
+        rig.daemon.reload(lambda: make_settings(tunables={"overload_enter_ratio": 1.0}))
+        assert (await rig.client.get("/v1/status"))["engine"]["state"] == "serving"
+        status, document = await rig.client.ask("POST", "/v1/engine/restart", {})
+        assert (status, document["error"]["code"]) == (422, "invalid_configuration")
+        assert (await rig.client.get("/v1/status"))["engine"]["state"] == "serving"
+        await rig.client.stop()
+
+
+async def test_one_ratio_that_was_tuned_does_not_keep_the_engine_from_being_started_again(home):
+    path = write_profile("wide", "serve")
+    path.write_text(path.read_text().replace("[tunables]", "[tunables]\noverload_enter_ratio = 1.5"))
+    async with run_daemon(restart_limit_count=1, restart_backoff_s=0.1) as rig:
+        started = await rig.client.start("wide")
+        status, document = await tune(rig, changes={"overload_exit_ratio": 1.2})
+        assert status == 200, document
+        os.kill(started["result"]["pid"], signal.SIGKILL)
+        await rig.client.engine_becomes("failed")
+        await rig.client.engine_becomes("serving")
+        assert (await rows(rig))["overload_exit_ratio"]["value"] == 1.2
+        await rig.client.stop()
+
+
+async def test_what_would_not_start_by_itself_is_not_persisted(rig):
+    await rig.client.start()
+    assert (await tune(rig, changes={"overload_enter_ratio": 1.5}))[0] == 200
+    status, document = await tune(rig, changes={"overload_exit_ratio": 1.2}, persist=True)
+    assert (status, document["error"]["field"]) == (400, "persist")
+    assert (await rows(rig))["overload_exit_ratio"]["value"] == 0.9
+    both = {"overload_exit_ratio": 1.2, "overload_enter_ratio": 1.5}
+    assert (await tune(rig, changes=both, persist=True))[0] == 200
+    assert rig.daemon.supervisor.lifecycle.levels.tuned.load().overload_exit_ratio == 1.2
+    await rig.client.stop()

@@ -1,15 +1,19 @@
 """`/metrics` over TCP, for Prometheus: nothing else is served there, and nothing can be changed."""
 
+import asyncio
+
 import structlog
 from aiohttp import web
 
 from tokenflowd import replies
+from tokenflowd.connections import MOST_PER_ADDRESS, Connections, address_of
 from tokenflowd.metrics.exporter import MetricsExporter
 from tokenflowd.metrics.listen import Listen
 
 log = structlog.get_logger()
 EXPORTER = web.AppKey("exporter", MetricsExporter)
 _CLOSE_LIMIT_S = 1.0
+_KEEP_ALIVE_S = 75.0  # longer than the usual interval between two scrapes
 
 
 class MetricsEndpoint:
@@ -27,10 +31,16 @@ class MetricsEndpoint:
         app = web.Application(middlewares=[replies.errors_become_documents], client_max_size=1024)
         app[EXPORTER] = exporter
         app.router.add_get("/metrics", get_metrics)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_LIMIT_S)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=_CLOSE_LIMIT_S,
+            keepalive_timeout=_KEEP_ALIVE_S,
+        )
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._listen.host, self._listen.port).start()
+            await _Site(runner, self._listen).start()
         except OSError as error:
             await runner.cleanup()
             self.problem = f"nobody can scrape {self._listen}: {error.strerror or error}"
@@ -45,6 +55,26 @@ class MetricsEndpoint:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
+
+
+class _Site(web.BaseSite):
+    """As `web.TCPSite`, with bounds: whoever opens connections and asks nothing must not use up our descriptors."""
+
+    def __init__(self, runner: web.AppRunner, listen: Listen) -> None:
+        super().__init__(runner)
+        self._listen = listen
+
+    @property
+    def name(self) -> str:
+        return f"http://{self._listen}"
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None, "the runner is set up before its site starts"
+        make = Connections(self._runner.server, address_of, MOST_PER_ADDRESS)
+        self._server = await asyncio.get_running_loop().create_server(
+            make, self._listen.host, self._listen.port, backlog=self._backlog
+        )
 
 
 async def get_metrics(request: web.Request) -> web.StreamResponse:

@@ -45,7 +45,7 @@ class MetricsExporter:
 
 async def _tunables(engine: EngineProcess) -> dict[str, Any]:
     """What is in force, asked for only when it has changed since the scheduler last said it; empty if it does not."""
-    telemetry, known = engine.telemetry, engine.command_reply
+    telemetry, known = engine.telemetry, engine.tunables_reply
     if telemetry is None:
         return {}
     if known is not None and known.tunables is not None and known.revision >= telemetry.revision:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflowd.profiles.performance import PerformanceSection
@@ -104,3 +104,9 @@ class Profile(Section):
     clients: ClientsSection = ClientsSection()
     performance: PerformanceSection | None = None
     """What the engine can do: the policy begins with it, and measures for itself from then on."""
+
+    @field_validator("tunables")
+    @classmethod
+    def _fit_with_defaults(cls, tunables: TunableOverrides) -> TunableOverrides:
+        tunables.check_with_defaults()
+        return tunables

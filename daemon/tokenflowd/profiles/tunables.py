@@ -1,4 +1,4 @@
-"""The tunables as files and the environment may set them (contract.md "Tunables"). Null: not set at this level."""
+"""The tunables as files and the environment may set them (docs/tuning.md). Null: not set at this level."""
 
 from enum import StrEnum
 
@@ -48,11 +48,17 @@ class TunableOverrides(BaseModel):
 
     @model_validator(mode="after")
     def _exit_below_enter(self) -> "TunableOverrides":
+        """Of what this level sets itself: what it leaves to others may be another value than the default."""
+        if self.overload_enter_ratio is not None and self.overload_exit_ratio is not None:
+            self.check_with_defaults()
+        return self
+
+    def check_with_defaults(self) -> None:
+        """Raises ValueError where the values do not fit together. For a level under which there are the defaults."""
         enter = self.overload_enter_ratio or _DEFAULT_OVERLOAD_ENTER_RATIO
         leave = self.overload_exit_ratio or _DEFAULT_OVERLOAD_EXIT_RATIO
         if leave >= enter:
             raise ValueError(f"overload_exit_ratio ({leave:g}) must be below overload_enter_ratio ({enter:g})")
-        return self
 
     def over(self, weaker: "TunableOverrides") -> "TunableOverrides":
         """These values where they are set, `weaker`'s elsewhere. Raises pydantic.ValidationError if they do not fit."""
