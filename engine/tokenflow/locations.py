@@ -22,7 +22,7 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def user_runtime_folder() -> Path:
-    """`$XDG_RUNTIME_DIR/tokenflow`, else `/tmp/tokenflow-$UID` (contract.md "Settings and profiles")."""
+    """`$XDG_RUNTIME_DIR/tokenflow`, else `/tmp/tokenflow-$UID` (docs/daemon.md, "Files")."""
     value = os.environ.get("XDG_RUNTIME_DIR", "")
     if value.startswith("/"):
         return Path(value) / "tokenflow"

@@ -1,6 +1,6 @@
 """The documents that cross process borders on the operator's side: daemon → tfctl, view, scripts.
 
-Field names, units and nulls are API (contract.md "Request row" and "Status"). The engine's own link is in
+Field names, units and nulls are API (docs/api.md, docs/schemas). The engine's own link is in
 `tokenflow.link`. No prompt or completion text is in any of them: ids, counts and times only.
 """
 
@@ -72,7 +72,7 @@ class AlarmKind(StrEnum):
 
 
 class RequestRow(msgspec.Struct, kw_only=True, omit_defaults=False, rename={"class_": "class"}):
-    """One request (contract.md). `unread_tokens` and `runway_s` are null where nobody reads along."""
+    """One request, as `tfctl ps` shows it. `unread_tokens` and `runway_s` are null where nobody reads along."""
 
     rid: str
     state: RequestState

@@ -85,6 +85,23 @@ def test_a_report_without_a_daemon(tfctl, traces, tmp_path):
     assert contents(path).keys() == found.keys()  # what was there is left alone
 
 
+def test_what_cannot_be_read_is_told(tfctl, traces, tmp_path, monkeypatch):
+    """As for somebody who is not root, where the service keeps its folders closed."""
+    listed = Path.iterdir
+
+    def closed(folder):
+        if folder.name == "engine-flight":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    path = tmp_path / "report.tar.gz"
+    assert tfctl("bugreport", "-o", str(path)).code == 0
+    found = contents(path)
+    assert "PermissionError" in found["flight.missing.txt"]
+    assert "crashes/crash-1.json" in found
+
+
 def test_a_place_that_cannot_be_written(tfctl, home):
     outcome = tfctl("bugreport", "-o", "/nowhere/report.tar.gz")
     assert outcome.code == 1

@@ -11,8 +11,9 @@ import pytest
 from tfctl.commands import SUMMARIES
 from tfctl.schemas import schema_of
 from tokenflow.errors import HostError, PermissionDeniedError
+from tokenflow.policy.states import Mode
 from tokenflow.version import __version__
-from tokenflow.wire import EngineState
+from tokenflow.wire import Capacity, EngineState, PluginState
 
 
 def test_version(tfctl):
@@ -111,6 +112,22 @@ def test_wait_for_serving_fails_at_once_when_the_engine_fails(tfctl, daemon):
 def test_wait_for_stopped_ends_with_the_daemon(tfctl, daemon):
     threading.Timer(0.3, daemon.close).start()
     assert tfctl("wait", "--for", "stopped", "--timeout", "30").code == 0
+
+
+@pytest.mark.parametrize(("mode", "plugin"), [(Mode.OFF, "active"), (Mode.OBSERVE, "disabled"), (None, "incompatible")])
+def test_wait_for_drained_is_refused_where_nobody_counts_requests(tfctl, daemon, mode, plugin):
+    answer = daemon.status
+
+    def uncounted():
+        document = answer()
+        document.policy.mode, document.engine.plugin, document.capacity = mode, PluginState(plugin), Capacity()
+        return document
+
+    daemon.status = uncounted
+    outcome = tfctl("wait", "--for", "drained", "--timeout", "5")
+    assert outcome.code == 1
+    assert "nobody counts the requests" in outcome.err
+    assert "tfctl stop --drain" in outcome.err
 
 
 def test_stop_hands_over_the_drain(tfctl, daemon):

@@ -1,4 +1,4 @@
-"""The net-benefit test: what a swap gains and what it costs everybody, in weighted seconds (design.md section 5).
+"""The net-benefit test: what a swap gains and what it costs everybody, in weighted seconds (docs/policy.md).
 
 The idea of pricing each pair and stopping where the net falls to nothing is Andes' refiner (arXiv 2404.16283 v2).
 """

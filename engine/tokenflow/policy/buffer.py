@@ -17,7 +17,7 @@ def sane_rate(rate_tok_s: float | None) -> float | None:
 
 
 class VirtualBuffer(msgspec.Struct, array_like=True):
-    """Simulates the reader of one stream (paper section 3.1; design.md section 5).
+    """Simulates the reader of one stream (paper section 3.1; docs/policy.md).
 
     Reading starts at the first delivered visible token and goes on at `rate_tok_s`, never past what was
     delivered. When it would, the stream stalls, and the stalled time is counted until the next delivery.

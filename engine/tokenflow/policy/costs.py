@@ -57,7 +57,7 @@ def prefill_s(view: "View", rows: Rows) -> Floats:
 
 
 def restores(view: "View", rows: Rows, restore: Restore) -> Restores:
-    """Load against recompute for paused streams; the evict is sunk (design.md section 5).
+    """Load against recompute for paused streams; the evict is sunk (docs/policy.md).
 
     A load brings back what only the host has; what neither side has is recomputed in both cases. A stream whose
     KV never left the device needs neither: it is a load of nothing.

@@ -1,4 +1,4 @@
-"""Places for seekers: free ones first, then swaps, in one order of urgency and in groups (design.md section 5)."""
+"""Places for seekers: free ones first, then swaps, in one order of urgency and in groups (docs/policy.md, "Groups")."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The KV pool cannot take the next steps: somebody running has to leave at once (design.md section 5 "Who may lose").
+"""The KV pool cannot take the next steps: somebody running has to leave at once (docs/policy.md).
 
 This replaces the engine's own decode retraction in every variant. Whoever is safe goes first, then whoever loses
 least by it; one stream always goes on running.

@@ -1,4 +1,4 @@
-"""Demand against capacity: when overload begins and ends, and who is served in it (design.md section 5)."""
+"""Demand against capacity: when overload begins and ends, and who is served in it (docs/policy.md, "Overload")."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""When a stream may be paused: its runway must outlast the way out and back (design.md section 5).
+"""When a stream may be paused: its runway must outlast the way out and back (docs/policy.md).
 
 The condition is the paper's (section 4): unread tokens of at least factor x rate x (evict + load + schedule), in
 seconds, plus the time for which the place is lent, and never less than what the newcomer's prefill takes in all.

@@ -1,4 +1,4 @@
-"""Every value that may be tuned while the engine serves: key, default, range and meaning (contract.md "Tunables")."""
+"""Every value that may be tuned while the engine serves: key, default, range and meaning (docs/tuning.md)."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One order in seconds for everybody who wants a place: least first (design.md section 5).
+"""One order in seconds for everybody who wants a place: least first (docs/policy.md).
 
 urgency = slack − lead − ageing. Slack is the time until something bad happens (a reader runs dry, the first token is
 late, a batch request's bound is over); lead is the time from getting a place to the next token.

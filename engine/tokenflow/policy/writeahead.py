@@ -1,4 +1,4 @@
-"""Which KV to copy to the host during the next step (design.md section 5 "Writing ahead")."""
+"""Which KV to copy to the host during the next step (docs/policy.md)."""
 
 import numpy as np
 from numpy.typing import NDArray

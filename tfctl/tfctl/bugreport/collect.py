@@ -120,23 +120,43 @@ def _of_state(record: Path) -> Iterator[Part]:
     """What the daemon has kept on the disk."""
     log = record.with_suffix(".log")
     for path in (log, log.with_name(f"{log.name}.1")):
-        if path.is_file():
+        if _is_there(path):
             name = f"logs/{path.name}"
             yield _made(name, partial(_engine_log, path))
-    if daemon_log().is_file():
+    if _is_there(daemon_log()):
         yield _made("logs/daemon.log", lambda: _redacted(_tail(daemon_log())))
     for folder in (record.with_name(f"{record.stem}-flight"), record.with_name(f"{record.stem}-crashes")):
         kind = folder.name.rpartition("-")[2]
-        for path in sorted(folder.glob("[!.]*")) if folder.is_dir() else []:
-            yield _made(f"{kind}/{path.name}", path.read_bytes)
+        try:
+            paths = sorted(folder.iterdir()) if _is_there(folder) else []
+        except OSError as error:
+            yield _missing(kind, error)
+            continue
+        for path in paths:
+            if not path.name.startswith("."):
+                yield _made(f"{kind}/{path.name}", path.read_bytes)
+
+
+def _is_there(path: Path) -> bool:
+    """True also for what this user may not look at: the report has to say that it lacks it."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _made(name: str, make: Callable[[], bytes]) -> Part:
     try:
         return Part(name, make())
     except (TokenFlowError, OSError, ValueError) as error:
-        text = f"could not be had: {type(error).__name__}: {error}\n"
-        return Part(f"{name}.missing.txt", _redacted(text))
+        return _missing(name, error)
+
+
+def _missing(name: str, error: Exception) -> Part:
+    return Part(f"{name}.missing.txt", _redacted(f"could not be had: {type(error).__name__}: {error}\n"))
 
 
 def _text_of(path: Path) -> bytes:

@@ -11,11 +11,19 @@ from tfctl.documents import WaitDocument
 from tfctl.options import Command
 from tfctl.output import write_json, write_line
 from tfctl.session import Session
-from tokenflow.errors import BadAnswerError, DaemonUnreachableError, EngineFailedError, TimedOutError
-from tokenflow.wire import EngineState, StatusDocument
+from tokenflow.errors import (
+    BadAnswerError,
+    DaemonUnreachableError,
+    EngineFailedError,
+    TimedOutError,
+    UnsupportedError,
+)
+from tokenflow.policy.states import Mode
+from tokenflow.wire import EngineState, PluginState, StatusDocument
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 _POLL_S = 0.25
+_HEARD_WITHIN_S = 10.0  # an engine whose plugin has not been heard by then has none
 _SERVING = (EngineState.SERVING, EngineState.BUSY)
 
 
@@ -35,7 +43,7 @@ def wait(
     """Wait until the engine serves, is drained or has stopped.
 
     Exit code: 0 reached; 75 not within --timeout; 1 at once when the engine has failed. Without --timeout it waits
-    for as long as it takes.
+    for as long as it takes. Drained is refused where nobody counts requests: in mode off, or without the plugin.
     """
     session = Session(ctx)
     limit_s = session.options.timeout_s
@@ -94,5 +102,14 @@ def _is_drained(document: StatusDocument) -> bool:
         return True
     if document.engine.state is EngineState.STARTING:
         return False
+    engine, policy = document.engine, document.policy
+    is_silent = engine.plugin is PluginState.ABSENT and (engine.uptime_s or 0.0) < _HEARD_WITHIN_S
+    if policy.mode is Mode.OFF or (engine.plugin is not PluginState.ACTIVE and not is_silent):
+        why = "the mode is off" if engine.plugin is PluginState.ACTIVE else f"the plugin is {engine.plugin}"
+        raise UnsupportedError(
+            f"nobody counts the requests: {why}", hint="let them finish and end the engine: tfctl stop --drain 600"
+        )
+    if policy.mode is None:
+        return False  # the scheduler has not been heard yet
     capacity = document.capacity
     return capacity.running_count + capacity.waiting_count + capacity.preempted_count == 0
