@@ -1,6 +1,6 @@
 """The kept minutes, and where in them the view stands."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from document_samples import event_rows, request_rows, status_document
@@ -128,8 +128,9 @@ def test_events_lie_with_their_request():
 def test_a_timeline_begins_with_the_pauses_that_were_before_the_view():
     row = next(row for row in request_rows() if row.rid == "tf-00000000000000a1")
     told = {event.kind: event for event in event_rows() if event.rid == row.rid}
-    paused_s, back_s = (datetime.fromisoformat(told[kind].at).timestamp() for kind in ("preempted", "resumed"))
-    assert paused_s < back_s
+    paused_s = datetime.fromisoformat(told["preempted"].at).timestamp()
+    back_s = paused_s + 3.0
+    told["resumed"].at = datetime.fromtimestamp(back_s, UTC).isoformat()
     lines = Timelines()
     row.state = RequestState.PREEMPTED  # again, and seen so
     lines.take(moment(back_s + 5.0, [row], list(told.values())))
