@@ -45,6 +45,31 @@ class Connections:
         return _Watched(self._server(), self.counts, self._peer, most)
 
 
+class WatchedSite(web.BaseSite):
+    """A site of aiohttp's whose connections are watched. `where`: what `loop.create_server` is told to listen on."""
+
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        name: str,
+        peer: Callable[[socket.socket], str] = user_of,
+        most: int | None = None,
+        **where: Any,
+    ) -> None:
+        super().__init__(runner)
+        self._name, self._peer, self._most, self._where = name, peer, most, where
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None, "the runner is set up before its site starts"
+        make = Connections(self._runner.server, self._peer, self._most)
+        self._server = await asyncio.get_running_loop().create_server(make, backlog=self._backlog, **self._where)
+
+
 class _Watched(asyncio.Protocol):
     """Hands everything on to aiohttp's protocol. Ends a connection whose request does not come."""
 

@@ -1,13 +1,12 @@
 """The HTTP server on the control socket."""
 
-import asyncio
 import logging
 import socket
 
 from aiohttp import web
 
 from tokenflowd import replies
-from tokenflowd.connections import Connections
+from tokenflowd.connections import WatchedSite
 from tokenflowd.context import CONTEXT, Context
 from tokenflowd.guard import make_guard
 from tokenflowd.metrics.endpoint import EXPORTER
@@ -43,24 +42,5 @@ async def serve(context: Context, bound: socket.socket) -> web.AppRunner:
         logger=_malformed,
     )
     await runner.setup()
-    await _Site(runner, bound).start()
+    await WatchedSite(runner, f"unix:{bound.getsockname()}", sock=bound).start()
     return runner
-
-
-class _Site(web.BaseSite):
-    """As `web.SockSite`, with our own look at how each connection begins."""
-
-    def __init__(self, runner: web.AppRunner, bound: socket.socket) -> None:
-        super().__init__(runner)
-        self._bound = bound
-
-    @property
-    def name(self) -> str:
-        return f"unix:{self._bound.getsockname()}"
-
-    async def start(self) -> None:
-        await super().start()
-        assert self._runner.server is not None, "the runner is set up before its site starts"
-        loop = asyncio.get_running_loop()
-        make = Connections(self._runner.server)
-        self._server = await loop.create_server(make, sock=self._bound, backlog=self._backlog)

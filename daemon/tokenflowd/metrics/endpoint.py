@@ -1,12 +1,10 @@
 """`/metrics` over TCP, for Prometheus: nothing else is served there, and nothing can be changed."""
 
-import asyncio
-
 import structlog
 from aiohttp import web
 
 from tokenflowd import replies
-from tokenflowd.connections import MOST_PER_ADDRESS, Connections, address_of
+from tokenflowd.connections import MOST_PER_ADDRESS, WatchedSite, address_of
 from tokenflowd.metrics.exporter import MetricsExporter
 from tokenflowd.metrics.listen import Listen
 
@@ -40,7 +38,9 @@ class MetricsEndpoint:
         )
         await runner.setup()
         try:
-            await _Site(runner, self._listen).start()
+            # Whoever opens connections and asks nothing must not use up our descriptors.
+            where = {"host": self._listen.host, "port": self._listen.port}
+            await WatchedSite(runner, f"http://{self._listen}", address_of, MOST_PER_ADDRESS, **where).start()
         except OSError as error:
             await runner.cleanup()
             self.problem = f"nobody can scrape {self._listen}: {error.strerror or error}"
@@ -55,26 +55,6 @@ class MetricsEndpoint:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
-
-
-class _Site(web.BaseSite):
-    """As `web.TCPSite`, with bounds: whoever opens connections and asks nothing must not use up our descriptors."""
-
-    def __init__(self, runner: web.AppRunner, listen: Listen) -> None:
-        super().__init__(runner)
-        self._listen = listen
-
-    @property
-    def name(self) -> str:
-        return f"http://{self._listen}"
-
-    async def start(self) -> None:
-        await super().start()
-        assert self._runner.server is not None, "the runner is set up before its site starts"
-        make = Connections(self._runner.server, address_of, MOST_PER_ADDRESS)
-        self._server = await asyncio.get_running_loop().create_server(
-            make, self._listen.host, self._listen.port, backlog=self._backlog
-        )
 
 
 async def get_metrics(request: web.Request) -> web.StreamResponse:

@@ -104,9 +104,9 @@ class SchedulerHooks:
     def _with_penalties(self, rank: Rank, outcome: Any) -> Any:
         """`outcome` of an admission, whose first is the new batch or None. Streams that were paused while enforcing may
         come back after it."""
-        batch = outcome[0] if outcome else None
-        if batch is not None:
-            with self._acting(rank, "penalties"):
+        with self._acting(rank, "penalties"):
+            batch, _ = outcome
+            if batch is not None:
                 rank.actuator.restore_penalties(batch)
         return outcome
 
@@ -142,15 +142,14 @@ class SchedulerHooks:
 
     def around_queue_limit(self, original: Callable[..., bool], scheduler: Any, recv_req: Any) -> bool:
         """AROUND _abort_on_queued_limit: the limit is for new requests, not for streams that were taken out."""
-        rank, is_exempt = self._rank, False
+        rank, started = self._rank, set[int]()
+        whole = scheduler.waiting_queue
         if rank is not None and rank.actuator.is_enforcing:
             with self._acting(rank, "queue_limit"):
-                is_exempt = bool(recv_req.output_ids)
-        if is_exempt:
-            return False
-        whole = scheduler.waiting_queue
-        started = {id(req) for req in whole if req.output_ids}
-        if rank is None or not rank.actuator.is_enforcing or not started:
+                if recv_req.output_ids:
+                    return False
+                started = {id(req) for req in whole if req.output_ids}
+        if not started:
             return original(scheduler, recv_req)
         # Paused streams are not in its way, and with priorities it must not find them to turn away.
         scheduler.waiting_queue = [req for req in whole if id(req) not in started]
