@@ -294,6 +294,13 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
+def say_how_far(chaos: Chaos, took_s: float) -> None:
+    """A line a few minutes, so that a run of hours can be followed and one that is cut short has said something."""
+    count, most_s = sum(chaos.done.values()), max(chaos.truths_s, default=0.0)
+    text = f"{count} cycles in {took_s:.0f} s, {len(chaos.problems)} problems, truth within {most_s:.2f} s"
+    print(text, file=sys.stderr, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cycles", type=int, default=500)
@@ -307,6 +314,8 @@ def main() -> int:
         chaos.begin()
         while sum(chaos.done.values()) < options.cycles and time.monotonic() - began_s < options.limit_s:
             chaos.cycle()
+            if sum(chaos.done.values()) % 20 == 0:
+                say_how_far(chaos, time.monotonic() - began_s)
         whole_count, cut_count = chaos.end()
     finally:
         chaos.abandon()
