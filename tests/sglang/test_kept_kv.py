@@ -1,7 +1,6 @@
 """What becomes of paused streams' KV, on a small tree; with SGLang's own: tests/engine."""
 
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from fake_tree import FakeKvTree
@@ -9,16 +8,6 @@ from fake_tree import FakeKvTree
 from tokenflow.sglang.directive import DeviceRelease
 from tokenflow.sglang.kept_kv import KeptKv
 from tokenflow.sglang.kv_tree import Copies
-
-
-@pytest.fixture(autouse=True)
-def component_type(monkeypatch):
-    module = ModuleType("sglang.srt.mem_cache.unified_cache.component_type")
-    module.ComponentType = SimpleNamespace(FULL="full")
-    names = ("sglang", "sglang.srt", "sglang.srt.mem_cache", "sglang.srt.mem_cache.unified_cache")
-    for name in names:
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "sglang.srt.mem_cache.unified_cache.component_type", module)
 
 
 def req(rid, node):
@@ -112,6 +101,45 @@ def test_what_others_use_stays_and_is_not_waited_for(tree, kept):
     tree.nodes[4].device_locks = 0
     kept.settle([req("a", None)])
     assert tree.nodes[2].is_on_device, "a release that could not be had is over"
+
+
+def test_what_others_share_stays_and_another_streams_copy_is_not_waited_for(tree, kept):
+    kept.keep(req("a", 3))
+    tree.grow(5, 1, 2)
+    tree._apply_cache_action([5])
+    kept.ask_release(DeviceRelease("a", 17))
+    kept.settle([req("a", None)])
+    assert [tree.nodes[i].is_on_device for i in (1, 3)] == [True, False]
+    kept.settle([req("a", None)])
+    tree.asked.clear()
+    kept.settle([req("a", None)])
+    assert tree.asked == [], "a release that could not be had whole is over"
+
+
+def test_a_release_asks_nothing_about_what_else_is_in_the_tree(tree, kept):
+    kept.keep(req("a", 4))
+    kept.ask_release(DeviceRelease("a", 8))
+    tree.land()
+    kept.settle([req("a", None)])
+    alone = len(tree.asked)
+    kept.keep(req("b", 3))
+    for node_id in range(10, 1010):
+        tree.grow(node_id, 0, 4, is_on_host=True)
+    tree.asked.clear()
+    kept.ask_release(DeviceRelease("b", 7))
+    kept.settle([req("b", None)])
+    assert not tree.nodes[3].is_on_device
+    assert len(tree.asked) <= alone
+
+
+def test_under_write_back_nothing_counts_as_freed_that_sglang_would_copy_first(tree, kept):
+    tree.is_write_back = True
+    kept.keep(req("a", 4))
+    kept.ask_release(DeviceRelease("a", 3, may_give_up=True))
+    kept.settle([req("a", None)])
+    assert tree.nodes[4].is_on_device
+    assert kept.released_tokens == 0
+    assert kept.take_freed() == {}
 
 
 def test_no_more_is_freed_than_was_asked_for_but_for_the_rest_of_a_node(tree, kept):

@@ -6,6 +6,7 @@ import pytest
 from sglang_fakes import FakeReq, put_schedule_policy, scheduler_with
 
 from tokenflow.policy.states import Mode
+from tokenflow.sglang import timeouts
 from tokenflow.sglang.actuator import Actuator
 from tokenflow.sglang.attach import Rank
 from tokenflow.sglang.directive import Directive
@@ -23,6 +24,7 @@ class FakeGovernor:
         self.noted: list[str] = []
         self.blockers: list[str] = []
         self.held: set[str] = set()
+        self.tracker = SimpleNamespace(requests={})
 
     def is_held(self, rid):
         return rid in self.held
@@ -242,6 +244,21 @@ def test_who_was_taken_out_or_is_held_does_not_run_into_the_waiting_timeout(stag
     stage.observer.governor.next = Directive(2, Mode.OBSERVE)
     stage.hooks.before_next_batch(stage.scheduler)
     assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["a", "b"]
+
+
+def test_a_pause_does_not_count_as_running(stage, monkeypatch):
+    """x has been at it for 100 s and was paused for 75 of them, y for none: the limit is 50."""
+    monkeypatch.setattr(timeouts, "_running_limit_s", lambda: 50.0)
+    monkeypatch.setattr(timeouts.time, "perf_counter", lambda: 1100.0)
+    stage.turn()
+    for req, paused_s in zip(stage.running, (75.0, 0.0), strict=True):
+        req.time_stats.forward_entry_time = 1000.0
+        entry = SimpleNamespace(req=req, paused_total_s=paused_s)
+        stage.observer.governor.tracker.requests[req.rid] = entry
+    timed_out = lambda scheduler: [SimpleNamespace(rid=rid) for rid in ("x", "y", "unknown")]  # noqa: E731
+    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["y", "unknown"]
+    stage.observer.governor.tracker.requests["x"].paused_total_s = 49.0
+    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["x", "y", "unknown"]
 
 
 def test_paused_streams_are_not_in_the_way_of_new_requests_nor_turned_away_for_them(stage):

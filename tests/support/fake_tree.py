@@ -32,18 +32,20 @@ class FakeKvTree:
         self.cache_controller = object() if has_host_pool else None
         self.tree_components = ("full",)
         self.ongoing_write_through: dict[int, list[int]] = {}
+        self.is_write_back = False
         self.flush_count = 0
-        self._walk: list[int] | None = None
+        self.asked: list[int] = []  # nodes that a release looked at: ends of paths and what was evicted
 
     def grow(self, node_id: int, parent: int, tokens: int, **state: bool) -> None:
         self.nodes[node_id] = Node(parent, tokens, **state)
 
     def land(self) -> None:
         for node_id in self.ongoing_write_through:
-            self.nodes[node_id].device_locks -= 1
+            self._lock_path(node_id, -1)
         self.ongoing_write_through.clear()
 
     def collect_path_info(self, node_ids: list[int]) -> Any:
+        self.asked += node_ids
         paths = []
         for wanted in node_ids:
             chain, node_id = [], wanted
@@ -89,7 +91,7 @@ class FakeKvTree:
     def _apply_cache_action(self, node_ids: list[int]) -> None:
         for node_id in node_ids:
             self.nodes[node_id].is_on_host = True
-            self.nodes[node_id].device_locks += 1
+            self._lock_path(node_id, 1)
             self.ongoing_write_through[node_id] = [node_id]
 
     def flush_pending_backups(self) -> None:
@@ -99,22 +101,31 @@ class FakeKvTree:
         parents = {node.parent for node in self.nodes.values() if node.is_on_device}
         return [i for i, n in self.nodes.items() if n.is_on_device and not n.device_locks and i not in parents]
 
-    def evict_device_start(self, component: object, tokens: int) -> None:
-        assert self._walk is None
-        self._walk = self._leaves()
+    def evictable_size(self) -> int:
+        return sum(n.tokens for n in self.nodes.values() if n.is_on_device and not n.device_locks)
 
-    def evict_device_end(self, component: object) -> None:
-        self._walk = None
+    def inc_lock_ref(self, node_id: int) -> Receipt:
+        self._lock_path(node_id, 1)
+        return Receipt({"full": node_id})
 
-    def _evict_device_next_node(self, component: object, tracker: dict[str, int]) -> tuple[int | None, bool]:
-        return (self._walk.pop(0) if self._walk else None), False
+    def dec_lock_ref(self, node_id: int, receipt: Receipt) -> None:
+        assert receipt.component_host_lock_uuids == {"full": node_id}
+        self._lock_path(node_id, -1)
 
-    def _evict_device_leaf(self, node_id: int, tracker: dict[str, int]) -> None:
+    def _lock_path(self, node_id: int, change: int) -> None:
+        while node_id != 0:
+            self.nodes[node_id].device_locks += change
+            assert self.nodes[node_id].device_locks >= 0
+            node_id = self.nodes[node_id].parent
+
+    def _evict_device_leaf(self, node_id: int, tracker: dict[str, int]) -> int | None:
+        self.asked.append(node_id)
         node = self.nodes[node_id]
         assert node_id in self._leaves(), "the real one ends the engine"
         if node.is_on_host:
             node.is_on_device = False
+        elif self.is_write_back:
+            return node_id
         else:
             del self.nodes[node_id]
-        if self._walk is not None and node.parent in self._leaves():
-            self._walk.append(node.parent)
+        return None

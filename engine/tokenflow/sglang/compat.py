@@ -80,11 +80,12 @@ TREE_ATTRIBUTES = (
     "evictable_size",
     "protected_size",
     "flush_pending_backups",
+    "inc_lock_ref",
+    "dec_lock_ref",
     "inc_host_lock_ref",
     "dec_host_lock_ref",
     "ongoing_write_through",
     "_apply_cache_action",
-    "_evict_device_next_node",
     "_evict_device_leaf",
     "writing_check",
     "loading_check",
@@ -93,8 +94,6 @@ TREE_CORE_ATTRIBUTES = (
     "collect_path_info",
     "is_backuped",
     "match_full_device_prefix",
-    "evict_device_start",
-    "evict_device_end",
     "build_backup_kv_action",
 )
 

@@ -255,8 +255,8 @@ class Governor:
         for rid in [rid for rid in self._to_release if rid in self.actuator.kept or not self.is_held(rid)]:
             self._to_release.discard(rid)
             if self.is_held(rid):
-                req = self.tracker.requests[rid].req
-                found.append(DeviceRelease(rid, self.actuator.kept.copies(req).device_tokens))
+                copies = self.actuator.kept.copies(self.tracker.requests[rid].req)
+                found.append(DeviceRelease(rid, copies.device_tokens - copies.shared_tokens))
         return tuple(found)
 
     def _writes(self, plan: Plan) -> tuple[WriteUpTo, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenflow.sglang.directive import DeviceRelease
-from tokenflow.sglang.kv_tree import NO_COPIES, Copies, KvTree
+from tokenflow.sglang.kv_tree import NO_COPIES, Copies, KvTree, Span
 
 
 @dataclass(slots=True)
@@ -143,50 +143,30 @@ class KeptKv:
             self._is_written_anew = True
 
     def _release(self) -> None:
-        """Frees device copies leaf by leaf, in SGLang's own walk: it offers only nodes that nothing uses."""
-        wanted: dict[int, _Kept] = {}
-        tokens: dict[int, int] = {}
+        """Frees device copies from the end of each path on, as far as they are nobody else's."""
         for kept in self._kept.values():
             if kept.release is None:
                 continue
-            spans = [span for span in self._tree.path(kept.node_id) if span.is_on_device]
-            if not spans or kept.freed_tokens >= kept.release.tokens:
+            spans = self._tree.path(kept.node_id)
+            self._free(kept, kept.release, [span for span in spans if span.is_on_device])
+            # What is left is used by others, unless a copy of it is on its way: then nothing more will come free.
+            under_way = self._cache.ongoing_write_through
+            if kept.freed_tokens >= kept.release.tokens or not any(span.node_id in under_way for span in spans):
                 kept.release = None
-                continue
-            for span in spans:
-                if span.is_on_host or kept.release.may_give_up:
-                    wanted[span.node_id] = kept
-                    tokens[span.node_id] = span.tokens
-        if not wanted:
-            return
-        before = self.released_tokens
-        self._walk(wanted, tokens)
-        if self.released_tokens == before and not self._cache.ongoing_write_through:
-            for kept in wanted.values():
-                kept.release = (
-                    None  # the rest is used by others, and no copy is on its way: nothing more will come free
-                )
 
-    def _walk(self, wanted: dict[int, _Kept], tokens: dict[int, int]) -> None:
-        from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
-
-        cache, core = self._cache, self._cache.tree_core
-        tracker = dict.fromkeys(cache.tree_components, 0)
-        most_tokens = sum(tokens.values())
-        core.evict_device_start(ComponentType.FULL, most_tokens)
-        try:
-            while True:
-                node_id, has_progress = cache._evict_device_next_node(ComponentType.FULL, tracker)
-                if node_id is None:
-                    if not has_progress:
-                        return
-                    continue
-                kept = wanted.get(node_id)
-                if kept is None or kept.release is None or kept.freed_tokens >= kept.release.tokens:
-                    continue
-                cache._evict_device_leaf(node_id, tracker)
-                kept.freed_tokens += tokens[node_id]
-                self.released_tokens += tokens[node_id]
-                self._freed[kept.rid] = self._freed.get(kept.rid, 0) + tokens[node_id]
-        finally:
-            core.evict_device_end(ComponentType.FULL)
+    def _free(self, kept: _Kept, release: DeviceRelease, spans: list[Span]) -> None:
+        tracker = dict.fromkeys(self._cache.tree_components, 0)
+        free_tokens = self._tree.free_tokens(spans[-1].node_id) if spans else 0
+        own_child_count = int(bool(spans) and kept.node_id != spans[-1].node_id)  # the rest of its own path
+        for span in reversed(spans):
+            if kept.freed_tokens >= release.tokens or not (span.is_on_host or release.may_give_up):
+                return
+            if span.tokens > free_tokens or span.child_count > own_child_count:
+                return
+            if self._cache._evict_device_leaf(span.node_id, tracker) is not None:
+                return  # under write-back SGLang would copy first; only who needs the room waits for that
+            free_tokens -= span.tokens
+            own_child_count = 1
+            kept.freed_tokens += span.tokens
+            self.released_tokens += span.tokens
+            self._freed[kept.rid] = self._freed.get(kept.rid, 0) + span.tokens

@@ -14,6 +14,7 @@ class Span(NamedTuple):
     tokens: int
     is_on_device: bool
     is_on_host: bool
+    child_count: int
 
 
 class Copies(NamedTuple):
@@ -48,9 +49,22 @@ class KvTree:
                 node.path_end - node.path_start,
                 node.full_value_len is not None,
                 core.is_backuped(node.node_id),
+                node.num_children,
             )
             for node in self._nodes(node_id) or ()
         ]
+
+    def free_tokens(self, node_id: int) -> int:
+        """Device tokens at the end of the path to `node_id` that no request and no copy under way holds.
+
+        Neither of SGLang's trees (in Rust, in Python) says so of a node. A lock holds everything up to the root, so
+        what one more lock would take is that end; it is given back at once.
+        """
+        before = self._tree.evictable_size()
+        receipt = self._tree.inc_lock_ref(node_id).to_dec_params()
+        held = before - self._tree.evictable_size()
+        self._tree.dec_lock_ref(node_id, receipt)
+        return int(held)
 
     def copies(self, node_id: int) -> Copies | None:
         """Where the KV on the path to `node_id` lies; None if that node is gone.

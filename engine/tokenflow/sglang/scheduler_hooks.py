@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tokenflow.sglang import timeouts
 from tokenflow.sglang.attach import Rank, attach
 from tokenflow.sglang.directive import Directive
 from tokenflow.sglang.faults import FaultGuard
@@ -160,13 +161,12 @@ class SchedulerHooks:
             scheduler.waiting_queue = [req for req in whole if id(req) in left]
 
     def around_timeouts(self, original: Callable[..., list[Any]], scheduler: Any) -> list[Any]:
-        """AROUND _poll_timeout_aborts, on rank 0: the limit on waiting is for new requests that wait for the engine."""
+        """AROUND _poll_timeout_aborts, on rank 0: a pause of ours counts neither as waiting nor as running."""
         aborts = original(scheduler)
         rank = self._rank
         if aborts and rank is not None and rank.actuator.is_enforcing:
             with self._guarded("timeouts"):
-                exempt = {req.rid for req in scheduler.waiting_queue if req.output_ids or rank.is_held(req.rid)}
-                aborts = [abort for abort in aborts if abort.rid not in exempt]
+                aborts = timeouts.due(aborts, scheduler.waiting_queue, rank.is_held, rank.has_run_s)
         return aborts
 
     def _observe(self, rank: Rank) -> None:
