@@ -74,7 +74,7 @@ def _of_plugin(facts: Facts) -> list[Alarm]:
         found.append(_plugin(info))
     if facts.telemetry is not None and (outdated := _version(facts.telemetry)) is not None:
         found.append(outdated)
-    if facts.telemetry is not None and facts.telemetry.scheduler_count > 1:
+    if facts.telemetry is not None and facts.telemetry.watched_count < facts.telemetry.scheduler_count:
         found.append(_unseen(facts.telemetry.scheduler_count))
     return found
 
@@ -82,9 +82,9 @@ def _of_plugin(facts: Facts) -> list[Alarm]:
 def _unseen(scheduler_count: int) -> Alarm:
     message = (
         f"the engine has {scheduler_count} schedulers and only the first is watched: requests, runway, capacity and "
-        "metrics are those of its share alone, and an abort or a pause reaches no other"
+        "metrics are those of its share alone, and a pause reaches no other"
     )
-    hint = "one engine for each GPU, each with a daemon of its own (docs/runbook.md#schedulers_unseen)"
+    hint = "--dp-size without data-parallel attention, or an engine for each GPU (docs/runbook.md#schedulers_unseen)"
     return _alarm(AlarmKind.SCHEDULERS_UNSEEN, message, hint)
 
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from tokenflow.errors import ConflictError
+from tokenflowd.command_channel import COMMAND_LIMIT_S
 from tokenflowd.engine_process import EngineProcess
-from tokenflowd.link import COMMAND_LIMIT_S
 
 if TYPE_CHECKING:
     from tokenflowd.context import Context

@@ -21,6 +21,7 @@ from tokenflowd.link import EngineLink
 from tokenflowd.plan import EnginePlan
 from tokenflowd.record import EngineRecord
 from tokenflowd.request_book import RequestBook
+from tokenflowd.scheduler_book import SchedulerBook
 from tokenflowd.trends import Trends
 
 log = structlog.get_logger()
@@ -48,9 +49,8 @@ class EngineProcess:
         self.started_s = time.monotonic()
         self.serving_since_s: float | None = None
         self.link_folder = link_folder
-        self.telemetry: link.Telemetry | None = None
+        self.schedulers = SchedulerBook()
         self.requests = RequestBook()
-        self.work_since_s: float | None = None
         self.frontend_reply: link.Reply | None = None
         self.command_reply: link.Reply | None = None  # the scheduler's last one
         self.tunables_reply: link.Reply | None = None  # the last one that said what is in force
@@ -59,8 +59,9 @@ class EngineProcess:
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self.has_plugin = False  # its scheduler has been heard, by us or by the daemon before us
         self._child = child
-        intake = EventIntake(events, is_midway=child is None)
-        self._link = EngineLink(link_folder, self._take_telemetry, intake.take)
+        self._events = events
+        self._intakes: dict[int, EventIntake] = {}
+        self._link = EngineLink(link_folder, self._take_telemetry, self._take_events)
         self._heard = asyncio.Event()
         self.trends = Trends()
         self.frontend_heard_s: float | None = None
@@ -135,14 +136,26 @@ class EngineProcess:
         if not self.death.done():
             self.death.set_result(Death(role, pid, code))
 
+    @property
+    def telemetry(self) -> link.Telemetry | None:
+        """The latest, of all its schedulers together."""
+        return self.schedulers.whole
+
+    def _take_events(self, telemetry: link.Telemetry) -> None:
+        index = telemetry.scheduler_index
+        if index not in self._intakes:
+            place = index if telemetry.watched_count > 1 else None
+            self._intakes[index] = EventIntake(self._events, place, is_midway=self._child is None)
+        self._intakes[index].take(telemetry.events)
+
     def _take_telemetry(self, telemetry: link.Telemetry) -> None:
-        if telemetry.has_work and (self.telemetry is None or not self.telemetry.has_work):
-            self.work_since_s = telemetry.sent_s
-        self.telemetry = telemetry
+        self.schedulers.take(telemetry)
+        whole = self.schedulers.whole
+        assert whole is not None
         self.has_plugin = True
         self._heard.set()
-        self.requests.take(telemetry)
-        self.trends.take(telemetry, STARVED_AFTER_BOUNDS * self._starvation_bound_s())
+        self.requests.take(whole)
+        self.trends.take(whole, STARVED_AFTER_BOUNDS * self._starvation_bound_s())
         if telemetry.pid not in self._watches:
             self.watch(Role.SCHEDULER, telemetry.pid)
 
@@ -184,7 +197,7 @@ class EngineProcess:
             raise UnsupportedError(
                 f"the plugin is not at work in this engine{f': {detail}' if detail else ''}", hint="tfctl status"
             )
-        reply = await self._link.scheduler.ask(command)
+        reply = await self._link.schedulers.ask(command)
         is_dry_run = isinstance(command, link.Tune) and command.dry_run
         if reply.error_code is None and not is_dry_run:
             self.command_reply = reply

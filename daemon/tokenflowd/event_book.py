@@ -81,13 +81,15 @@ class EventBook:
 
 
 class EventIntake:
-    """Takes over one engine's events and notices when some never came. Made anew for each engine.
+    """Takes over one scheduler's events and notices when some never came. Made anew for each engine.
 
     `is_midway`: of an engine that another daemon has started, the first event that comes is the first one.
+    `scheduler`: which of several it is from, told with each event that is of no request.
     """
 
-    def __init__(self, book: EventBook, *, is_midway: bool = False) -> None:
+    def __init__(self, book: EventBook, scheduler: int | None = None, *, is_midway: bool = False) -> None:
         self._book = book
+        self._scheduler = scheduler
         self._next: int | None = None if is_midway else 1
 
     def take(self, events: Iterable[Event]) -> None:
@@ -100,12 +102,13 @@ class EventIntake:
                 lost = {"lost_count": event.sequence - self._next}
                 self._book.note(EventKind.LOST, reason="the daemon was too slow", terms=lost, stamp_s=event.stamp_s)
             self._next = event.sequence + 1
+            is_told = self._scheduler is not None and event.rid is None
             self._book.note(
                 event.kind,
                 rid=event.rid,
                 reason=event.reason,
                 who=event.who,
-                terms=event.terms,
+                terms=event.terms | {"scheduler": self._scheduler} if is_told else event.terms,
                 stamp_s=event.stamp_s,
             )
 

@@ -1,7 +1,6 @@
 """The daemon's end of the engine's link (`tokenflow.link`): telemetry in, commands out."""
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,47 +11,11 @@ import zmq
 import zmq.asyncio
 
 from tokenflow import link
-from tokenflow.errors import TimedOutError
-from tokenflow.events import Event
 from tokenflowd import logcontext
+from tokenflowd.command_channel import RECONNECT_MS, CommandChannel
+from tokenflowd.scheduler_channels import SchedulerChannels
 
 log = structlog.get_logger()
-COMMAND_LIMIT_S = 5.0
-_RECONNECT_MS = 100
-
-
-class CommandChannel:
-    """Asks one process of the engine. Answers are matched by a number that the other side echoes in the envelope."""
-
-    def __init__(self, context: "zmq.asyncio.Context", path: Path) -> None:
-        self._socket: Any = context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a process that does not listen yet
-        self._socket.connect(f"ipc://{path}")
-        self._numbers = itertools.count(1)
-        self._turn = asyncio.Lock()
-
-    async def ask(self, command: link.Command, limit_s: float = COMMAND_LIMIT_S) -> link.Reply:
-        """Raises TimedOutError when the process does not answer within `limit_s`."""
-        try:
-            async with asyncio.timeout(limit_s), self._turn:
-                return await self._exchange(command)
-        except TimeoutError as error:
-            raise TimedOutError(
-                f"the engine did not answer within {limit_s:g} s", hint="look at its log: tfctl logs -n 50"
-            ) from error
-
-    async def _exchange(self, command: link.Command) -> link.Reply:
-        number = str(next(self._numbers)).encode()
-        await self._socket.send_multipart([number, link.encode(command)])
-        while True:
-            frames = await self._socket.recv_multipart()
-            if frames[0] == number:  # others answer questions that were given up
-                return link.decode_reply(frames[-1])
-
-    def close(self) -> None:
-        self._socket.close(linger=0)
 
 
 class EngineLink:
@@ -62,30 +25,50 @@ class EngineLink:
         self,
         folder: Path,
         on_telemetry: Callable[[link.Telemetry], None],
-        on_events: Callable[[list[Event]], None],
+        on_events: Callable[[link.Telemetry], None],
     ) -> None:
+        """`on_telemetry` gets the latest of each scheduler, `on_events` every message for the events in it."""
         self._on_events = on_events
         self._context = zmq.asyncio.Context()
         self._on_telemetry = on_telemetry
         self._telemetry: Any = self._context.socket(zmq.SUB)
         self._telemetry.setsockopt(zmq.LINGER, 0)
-        self._telemetry.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
+        self._telemetry.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self._telemetry.setsockopt(zmq.RCVHWM, link.TELEMETRY_QUEUE_COUNT)
         self._telemetry.setsockopt(zmq.SUBSCRIBE, b"")
-        self._telemetry.connect(f"ipc://{folder / link.TELEMETRY_SOCKET}")
+        self._folder = folder
+        self._heard_count = 0
+        self._latest: dict[int, link.Telemetry] = {}
+        self._expect(1)
         self.frontend = CommandChannel(self._context, folder / link.FRONTEND_SOCKET)
-        self.scheduler = CommandChannel(self._context, folder / link.SCHEDULER_SOCKET)
+        self.schedulers = SchedulerChannels(self._context, folder)
         self._task = logcontext.detached(self._receive())
+
+    def _expect(self, count: int) -> None:
+        """So many schedulers have a link."""
+        while self._heard_count < count:
+            name = link.own_socket(link.TELEMETRY_SOCKET, self._heard_count)
+            self._telemetry.connect(f"ipc://{self._folder / name}")
+            self._heard_count += 1
+
+    def _take(self, telemetry: link.Telemetry) -> None:
+        self._on_events(telemetry)
+        if telemetry.watched_count > self._heard_count:
+            self._expect(telemetry.watched_count)
+            self.schedulers.expect(telemetry.watched_count)
+        self._latest[telemetry.scheduler_index] = telemetry
+        if self._telemetry.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            return  # only the latest of each counts; events of all of them do
+        latest, self._latest = self._latest, {}
+        for message in latest.values():
+            self._on_telemetry(message)
 
     async def _receive(self) -> None:
         told: set[str] = set()
         while True:
             body = await self._telemetry.recv()
             try:
-                telemetry = link.decode_telemetry(body)
-                self._on_events(telemetry.events)
-                if not self._telemetry.getsockopt(zmq.EVENTS) & zmq.POLLIN:
-                    self._on_telemetry(telemetry)  # only the latest counts; events of all of them do
+                self._take(link.decode_telemetry(body))
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 log.warning("telemetry_unreadable", problem=str(error))
             except Exception as error:  # a fault of ours over one message must not cost all that come after it
@@ -98,5 +81,5 @@ class EngineLink:
         await asyncio.gather(self._task, return_exceptions=True)
         self._telemetry.close(linger=0)
         self.frontend.close()
-        self.scheduler.close()
+        self.schedulers.close()
         self._context.term()

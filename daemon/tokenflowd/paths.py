@@ -61,4 +61,11 @@ class DaemonPaths:
             ) from error
 
 
-_LINK_SOCKETS = (link.TELEMETRY_SOCKET, link.SCHEDULER_SOCKET, link.FRONTEND_SOCKET, link.DELIVERY_SOCKET)
+_MOST_SCHEDULERS = 99  # for the lengths of their sockets' names only
+_LINK_SOCKETS = (
+    link.FRONTEND_SOCKET,
+    *(
+        link.own_socket(name, _MOST_SCHEDULERS)
+        for name in (link.TELEMETRY_SOCKET, link.SCHEDULER_SOCKET, link.DELIVERY_SOCKET)
+    ),
+)

@@ -84,7 +84,7 @@ class Snapshots:
             return EngineState.WEDGED
         if engine.telemetry is None and engine.has_plugin and engine.serving_since_s is not None:
             return observation.judge_silence(now_s - engine.serving_since_s, self._limits)
-        return observation.judge(engine.telemetry, engine.work_since_s, now_s, self._limits)
+        return engine.schedulers.judge(now_s, self._limits)
 
     def status(self) -> StatusDocument:
         now_s = time.monotonic()
@@ -182,7 +182,7 @@ class Snapshots:
                 log_path=str(self._paths.engine_log),
                 telemetry=telemetry,
                 trends=engine.trends if engine else None,
-                silence_s=self._silence_s(telemetry, now_s),
+                silence_s=self._silence_s(now_s),
                 wants_enforce=self._wants_enforce(),
                 wedge=self._wedge(engine, now_s) if engine else None,
                 metrics_problem=self._metrics.problem,
@@ -210,9 +210,9 @@ class Snapshots:
             return f"the engine's HTTP process has not answered for {now_s - heard_s:.0f} s"
         return None
 
-    def _silence_s(self, telemetry: Telemetry | None, now_s: float) -> float:
+    def _silence_s(self, now_s: float) -> float:
         engine = self._lifecycle.engine
-        heard_s = telemetry.sent_s if telemetry else None
+        heard_s = engine.schedulers.heard_s if engine else None
         expected_s = engine.serving_since_s if engine else None
         return now_s - max((stamp for stamp in (heard_s, expected_s) if stamp is not None), default=now_s)
 

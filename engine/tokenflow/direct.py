@@ -33,12 +33,19 @@ def ask_mode(explicit: Path | None, wanted: Mode | None, limit_s: float | None) 
     """Shows the mode, or sets it and reads it back. Raises TokenFlowErrors."""
     record, path = _find_record(explicit)
     until_s = time.monotonic() + (DEFAULT_LIMIT_S if limit_s is None else limit_s)
-    folder = Path(record.link_folder)
+    schedulers = link.bound_sockets(Path(record.link_folder), link.SCHEDULER_SOCKET)
     if wanted is not None:
         who = f"uid={os.getuid()} pid={os.getpid()}, directly"
-        _ask(folder, link.SetMode(mode=wanted, deadline_s=until_s, who=who), until_s, path)
-    reply = _ask(folder, link.Ping(), until_s, path)
-    return ModeDocument(profile=record.profile, mode=reply.mode, revision=reply.revision)
+        for scheduler in schedulers:
+            _ask(scheduler, link.SetMode(mode=wanted, deadline_s=until_s, who=who), until_s, path)
+    replies = [_ask(scheduler, link.Ping(), until_s, path) for scheduler in schedulers]
+    modes = {reply.mode for reply in replies}
+    if len(modes) > 1:
+        raise OperationError(
+            f"the engine's schedulers are in modes {', '.join(sorted(str(mode) for mode in modes))}",
+            hint="bring them together: tfctl mode off --direct",
+        )
+    return ModeDocument(profile=record.profile, mode=replies[0].mode, revision=replies[0].revision)
 
 
 def _find_record(explicit: Path | None) -> tuple[_Record, Path]:
@@ -61,7 +68,7 @@ def _find_record(explicit: Path | None) -> tuple[_Record, Path]:
     )
 
 
-def _ask(folder: Path, command: link.Command, until_s: float, record: Path) -> link.Reply:
+def _ask(scheduler: Path, command: link.Command, until_s: float, record: Path) -> link.Reply:
     try:
         import zmq
     except ImportError as error:
@@ -72,7 +79,7 @@ def _ask(folder: Path, command: link.Command, until_s: float, record: Path) -> l
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.IMMEDIATE, 1)
-        socket.connect(f"ipc://{folder / link.SCHEDULER_SOCKET}")
+        socket.connect(f"ipc://{scheduler}")
         left_ms = _left_ms(until_s)
         if socket.poll(left_ms, zmq.POLLOUT):
             socket.send_multipart([b"1", link.encode(command)])

@@ -7,6 +7,9 @@ ZeroMQ over UNIX sockets in one private folder (0700), named by `TOKENFLOW_LINK`
 * `frontend.sock`   ROUTER bound by the HTTP process; answers `Command`s.
 * `delivery.sock`   PULL bound by the scheduler of rank 0; the HTTP process pushes `DeliveryBatch`es.
 
+With `--dp-size N` there are N schedulers, each with its own requests and a rank 0. Each binds its own three sockets:
+those of the first are named as above, those of the others `telemetry-1.sock` and so on (`own_socket`).
+
 Whoever reads takes what it knows: unknown fields are ignored and missing ones have their defaults, so that daemon and
 plugin of different versions get on. `LINK_VERSION` counts what was added, and `missing_in` says what an
 older plugin lacks.
@@ -14,6 +17,7 @@ older plugin lacks.
 Bodies are MessagePack. Stamps are seconds of CLOCK_MONOTONIC, which all processes of one host share.
 """
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,8 +29,11 @@ from tokenflow.policy.buffer import VirtualBuffer
 from tokenflow.policy.states import Mode, RateSource, Reason, RequestState, Variant
 from tokenflow.wire import Capacity, ErrorBody, Latency, PluginState, Quality, Transfers
 
-LINK_VERSION = 2
-_ADDED = {2: "the fill of the host pool and its alarm; metrics by class; tfctl abort; tfctl explain of a live request"}
+LINK_VERSION = 3
+_ADDED = {
+    2: "the fill of the host pool and its alarm; metrics by class; tfctl abort; tfctl explain of a live request",
+    3: "every scheduler of an engine with --dp-size",
+}
 LINK_ENV = "TOKENFLOW_LINK"
 
 TELEMETRY_SOCKET = "telemetry.sock"
@@ -113,7 +120,9 @@ class Telemetry(msgspec.Struct, kw_only=True):
     counters: Counters | None = None  # None: an older plugin, which counts less
     events: list[Event] = []  # since the last message, at most `MAX_EVENTS`; the rest comes with the next ones
     kv_pools: KvPools | None = None  # link version 2
-    scheduler_count: int = 1  # of the engine; the others are not seen
+    scheduler_count: int = 1  # of the engine, each with requests of its own
+    watched_count: int = 1  # so many of them have a link
+    scheduler_index: int = 0  # which of them this is
 
 
 class Delivery(msgspec.Struct, array_like=True):
@@ -266,6 +275,19 @@ class Reply(msgspec.Struct, kw_only=True):
     error_message: str | None = None
     error_hint: str | None = None
     error_field: str | None = None
+
+
+def own_socket(name: str, scheduler_index: int) -> str:
+    """The name of one scheduler's TELEMETRY_SOCKET, SCHEDULER_SOCKET or DELIVERY_SOCKET."""
+    return f"{name.removesuffix('.sock')}-{scheduler_index}.sock" if scheduler_index else name
+
+
+def bound_sockets(folder: Path, name: str) -> list[Path]:
+    """Those of all schedulers that are there, the first one's first. They are bound before the engine serves."""
+    found: list[Path] = []
+    while (path := folder / own_socket(name, len(found))).exists():
+        found.append(path)
+    return found
 
 
 def missing_in(version: int) -> list[str]:

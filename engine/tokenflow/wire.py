@@ -61,7 +61,7 @@ class AlarmKind(StrEnum):
     PLUGIN_DISABLED = "plugin_disabled"
     PLUGIN_OTHER_VERSION = "plugin_other_version"  # daemon and plugin are of different link versions
     ENFORCE_BLOCKED = "enforce_blocked"
-    SCHEDULERS_UNSEEN = "schedulers_unseen"  # with --dp-size only the first scheduler is watched
+    SCHEDULERS_UNSEEN = "schedulers_unseen"  # of several only the first is watched: data-parallel attention, or hosts
     RANK_SKEW = "rank_skew"
     PREEMPTION_STORM = "preemption_storm"  # KV is full, and streams are taken out all the time
     THRASH = "thrash"  # a stream is moved again and again and makes next to nothing

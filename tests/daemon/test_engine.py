@@ -219,7 +219,8 @@ async def test_an_incompatible_plugin_is_told(rig: Rig):
 
 async def test_wedged(rig: Rig):
     await rig.client.start("scripted", "--script", "wedged")
-    rig.daemon.supervisor.lifecycle.engine.work_since_s = 0.0  # as if the work had been there since boot
+    schedulers = rig.daemon.supervisor.lifecycle.engine.schedulers
+    schedulers._heard[0].work_since_s = 0.0  # as if the work had been there since boot
     status = await rig.client.engine_becomes("wedged")
     assert "engine_wedged" in [alarm["kind"] for alarm in status["alarms"]]
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -21,7 +22,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tokenflow.wire import EngineState
-from tokenflowd.metrics import endpoint, generate
+from tokenflowd.metrics import endpoint, generate, table
 from tokenflowd.metrics.collector import render
 from tokenflowd.metrics.facts import Facts
 from tokenflowd.metrics.listen import Listen
@@ -62,6 +63,27 @@ def test_every_metric_of_the_table_has_samples_and_nothing_else_has():
             told = {sample.labels["le"] for sample in family.samples if "le" in sample.labels}
             assert told == {*map(repr, metric.bounds), "+Inf"}, "the buckets are those of the table"
     assert samples == {}
+
+
+def test_each_of_several_schedulers_has_its_label_and_what_is_common_has_none():
+    whole = facts()
+    parts = [
+        msgspec.structs.replace(whole.telemetry, step_count=count, sent_s=at_s) for count, at_s in ((3, 20), (5, 19))
+    ]
+    several = replace(whole, schedulers=tuple(whole.of_scheduler(part, 21.0) for part in parts))
+    found = {family.name: family.samples for family in parse(text_of(several))}
+    steps = {sample.labels["scheduler"]: sample.value for sample in found["tokenflow_scheduler_steps"]}
+    ages_s = {sample.labels["scheduler"]: sample.value for sample in found["tokenflow_telemetry_age_seconds"]}
+    assert (steps, ages_s) == ({"0": 3, "1": 5}, {"0": 1, "1": 2})
+    for metric in METRICS:
+        name = PREFIX + metric.name
+        for sample in found[name.removesuffix("_total") if metric.kind is Kind.COUNTER else name]:
+            own = {table.SCHEDULER_LABEL} if metric.is_per_scheduler else set()
+            assert set(sample.labels) - {"le"} == set(metric.labels) | own
+    text = text_of(several)
+    assert text.count("\ntokenflow_engine_state") == len(EngineState)
+    rows = [facts_.rows for facts_ in several.schedulers]
+    assert all(row.rid in {"tf-a"} for part in rows for row in part)
 
 
 def test_no_request_is_named():

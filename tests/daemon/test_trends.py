@@ -128,6 +128,8 @@ def test_schedulers_that_nobody_watches_are_told(count: int):
     found = told([message])
     assert [kind for kind, _ in found] == [AlarmKind.SCHEDULERS_UNSEEN] * (count - 1)
     assert count == 1 or "has 2 schedulers and only the first is watched" in found[0][1]
+    message.watched_count = count
+    assert told([message]) == []
 
 
 def full(at_s: float, preemptions: int, made_tok_s: float) -> Telemetry:

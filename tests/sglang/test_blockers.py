@@ -45,6 +45,13 @@ def test_tensor_parallel_ranks_of_one_host_do_not_block(engine):
     assert find_blockers(engine.scheduler) == []
 
 
+def test_replicas_of_one_host_do_not_block(engine):
+    engine.parallel.dp_size = 2
+    assert find_blockers(engine.scheduler) == []
+    engine.parallel.tp_size, engine.args.nnodes = 1, 2
+    assert find_blockers(engine.scheduler) == ["--nnodes 2"]
+
+
 def test_every_option_that_blocks_is_named(engine):
     engine.args.nnodes = 2
     engine.parallel.pp_size = engine.parallel.dp_size = engine.parallel.attn_cp_size = 2
@@ -59,7 +66,6 @@ def test_every_option_that_blocks_is_named(engine):
         "--enable-dp-attention",
         "--attn-cp-size 2",
         "--pp-size 2",
-        "--dp-size 2",
         "--speculative-algorithm EAGLE",
         "--disaggregation-mode decode",
         "--radix-cache-backend",

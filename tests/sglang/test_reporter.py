@@ -45,6 +45,15 @@ async def test_what_an_earlier_ack_said_of_rate_and_class_holds(scheduler, tmp_p
     assert [delivery.delivered_tokens for delivery in batch.deliveries] == [4]
 
 
+async def test_every_scheduler_is_told(scheduler, tmp_path):
+    with zmq.Context() as context, context.socket(zmq.PULL) as second:
+        second.bind(f"ipc://{tmp_path / link.own_socket(link.DELIVERY_SOCKET, 1)}")
+        reporter = DeliveryReporter(tmp_path)
+        reporter.report([link.Delivery("tf-a", 4, 1.2)])
+        batches = [await received(scheduler), await received(second)]
+    assert batches == [link.DeliveryBatch([link.Delivery("tf-a", 4, 1.2)])] * 2
+
+
 async def test_without_anybody_there_nothing_waits(tmp_path):
     reporter = DeliveryReporter(tmp_path)
     reporter.report([])

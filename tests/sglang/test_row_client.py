@@ -7,7 +7,7 @@ import pytest
 from sglang_fakes import FakeGovernor, FakeReq, batch_of, scheduler_with
 
 from tokenflow.sglang.faults import FaultGuard
-from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.observer import Place, SchedulerObserver
 from tokenflow.sglang.row_client import RowClient
 
 
@@ -29,12 +29,14 @@ async def client(tmp_path):
     made.close()
 
 
-async def asked(observer, client, *rids):
-    """The rows, while the scheduler goes on turning."""
+async def asked(observer, client, *rids, other=None):
+    """The rows, while the schedulers go on turning."""
     asking = asyncio.gather(*(client.row(rid) for rid in rids))
     deadline_s = time.monotonic() + 10.0
     while not asking.done() and time.monotonic() < deadline_s:
         observer.on_loop()
+        if other is not None:
+            other.on_loop()
         await asyncio.sleep(0.005)
     return await asking
 
@@ -43,6 +45,26 @@ async def test_a_row_comes_from_the_scheduler(observer, client):
     row, unknown = await asked(observer, client, "tf-a", "tf-nobody")
     assert (row.rid, row.generated_tokens) == ("tf-a", 3)
     assert unknown is None
+
+
+async def test_the_scheduler_that_has_it_is_found(tmp_path, observer, client):
+    req = FakeReq("tf-b")
+    scheduler = scheduler_with([], [req])
+    other = SchedulerObserver(scheduler, tmp_path, FaultGuard(), FakeGovernor(scheduler), Place(1, 2, 2))
+    req.make(5)
+    other.on_step(batch_of(req))
+    rows = await asked(observer, client, "tf-a", "tf-b", "tf-nobody", other=other)
+    assert [None if row is None else (row.rid, row.generated_tokens) for row in rows] == [
+        ("tf-a", 3),
+        ("tf-b", 5),
+        None,
+    ]
+    other.close()
+
+
+async def test_without_a_scheduler_nobody_answers(tmp_path):
+    with pytest.raises(TimeoutError):
+        await RowClient(tmp_path).row("tf-a")
 
 
 async def test_looking_changes_nothing_and_hurries_no_telemetry(observer, client):

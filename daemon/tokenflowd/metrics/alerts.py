@@ -42,7 +42,7 @@ _SUMMARIES = {
     AlarmKind.PLUGIN_DISABLED: "The plugin has turned itself off after too many faults: stock scheduling.",
     AlarmKind.PLUGIN_OTHER_VERSION: "Daemon and plugin know different versions of the link between them.",
     AlarmKind.ENFORCE_BLOCKED: "Mode enforce was asked for, and an option of the engine rules it out.",
-    AlarmKind.SCHEDULERS_UNSEEN: "The engine has several schedulers, and all figures are those of the first one.",
+    AlarmKind.SCHEDULERS_UNSEEN: "Only the first of several schedulers is watched: all figures are its own.",
     AlarmKind.RANK_SKEW: "The ranks came to differ: all streams were started over, and scheduling is stock.",
     AlarmKind.PREEMPTION_STORM: "KV memory is full: streams are taken out more often than every two seconds.",
     AlarmKind.THRASH: "A stream is moved again and again and makes next to nothing.",

@@ -12,6 +12,8 @@ from tokenflow.counters import Histogram
 from tokenflowd.metrics import table
 from tokenflowd.metrics.facts import Facts
 
+_Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
 
 class _Snapshot(Collector):
     """Prometheus' view of one `Facts`."""
@@ -21,15 +23,13 @@ class _Snapshot(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for metric in table.METRICS:
-            family = _family(metric)
-            for labels, value in metric.read(self._facts):
-                if isinstance(value, Histogram):
-                    assert isinstance(family, HistogramMetricFamily), f"{metric.name} is no histogram"
-                    buckets = [(_bound(bound), total) for bound, total in value.cumulative()]
-                    family.add_metric(labels, buckets, value.sum)
-                else:
-                    assert not isinstance(family, HistogramMetricFamily), f"{metric.name} is a histogram"
-                    family.add_metric(labels, value)
+            if metric.is_per_scheduler and self._facts.schedulers:
+                family = _family(metric, (*metric.labels, table.SCHEDULER_LABEL))
+                for index, facts in enumerate(self._facts.schedulers):
+                    _add(family, metric, facts, (str(index),))
+            else:
+                family = _family(metric, metric.labels)
+                _add(family, metric, self._facts, ())
             yield family
 
 
@@ -50,13 +50,24 @@ def render(facts: Facts, accept: str = "") -> tuple[bytes, str]:
     return encoder(_OneScrape(_Snapshot(facts))), content_type
 
 
+def _add(family: _Family, metric: table.Metric, facts: Facts, last_labels: tuple[str, ...]) -> None:
+    for labels, value in metric.read(facts):
+        if isinstance(value, Histogram):
+            assert isinstance(family, HistogramMetricFamily), f"{metric.name} is no histogram"
+            buckets = [(_bound(bound), total) for bound, total in value.cumulative()]
+            family.add_metric((*labels, *last_labels), buckets, value.sum)
+        else:
+            assert not isinstance(family, HistogramMetricFamily), f"{metric.name} is a histogram"
+            family.add_metric((*labels, *last_labels), value)
+
+
 def _bound(bound: float) -> str:
     return "+Inf" if bound == math.inf else repr(bound)
 
 
-def _family(metric: table.Metric) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
+def _family(metric: table.Metric, labels: tuple[str, ...]) -> _Family:
     name = table.PREFIX + metric.name
-    make: Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]
+    make: Callable[..., _Family]
     match metric.kind:
         case table.Kind.COUNTER:
             make = CounterMetricFamily
@@ -64,4 +75,4 @@ def _family(metric: table.Metric) -> CounterMetricFamily | GaugeMetricFamily | H
             make = HistogramMetricFamily
         case _:
             make = GaugeMetricFamily
-    return make(name, metric.help, labels=metric.labels)
+    return make(name, metric.help, labels=labels)

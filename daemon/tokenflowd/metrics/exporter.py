@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 from tokenflow import link
@@ -32,15 +33,19 @@ class MetricsExporter:
     def _facts(self, tunables: dict[str, Any]) -> Facts:
         lifecycle = self._supervisor.lifecycle
         engine, plan = lifecycle.engine, lifecycle.plan
-        telemetry = engine.telemetry if engine is not None else None
-        return Facts(
+        now_s, heard_s = time.monotonic(), engine.schedulers.heard_s if engine is not None else None
+        whole = Facts(
             status=self._snapshots.status(),
-            telemetry=telemetry,
-            telemetry_age_s=None if telemetry is None else max(0.0, time.monotonic() - telemetry.sent_s),
+            telemetry=engine.telemetry if engine is not None else None,
+            telemetry_age_s=None if heard_s is None else max(0.0, now_s - heard_s),
             rows=engine.requests.rows() if engine is not None else [],
             tunables=tunables,
             own_classes=tuple(plan.profile.classes) if engine is not None and plan is not None else (),
         )
+        each = engine.schedulers.each if engine is not None else []
+        if len(each) < 2:
+            return whole
+        return replace(whole, schedulers=tuple(whole.of_scheduler(telemetry, now_s) for telemetry in each))
 
 
 async def _tunables(engine: EngineProcess) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """All that one scrape is made of, taken at one moment."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from tokenflow.counters import Counters
 from tokenflow.link import Telemetry
@@ -19,6 +21,25 @@ class Facts:
     rows: list[RequestRow] = field(default_factory=list)
     tunables: dict[str, Any] = field(default_factory=dict)  # in force; empty where the engine has not said
     own_classes: tuple[str, ...] = ()  # the profile's
+    schedulers: "tuple[Facts, ...]" = ()  # the same of each scheduler; empty where there is one only
+
+    def of_scheduler(self, telemetry: Telemetry, now_s: float) -> "Facts":
+        """As if that one were the whole engine."""
+        rids = {stream.rid for stream in telemetry.streams}
+        step_age_s = None if telemetry.last_step_s is None else round(max(0.0, now_s - telemetry.last_step_s), 3)
+        status = msgspec.structs.replace(
+            self.status,
+            engine=msgspec.structs.replace(self.status.engine, step_age_s=step_age_s),
+            capacity=telemetry.capacity,
+            transfers=telemetry.transfers,
+        )
+        return replace(
+            self,
+            status=status,
+            telemetry=telemetry,
+            telemetry_age_s=max(0.0, now_s - telemetry.sent_s),
+            rows=[row for row in self.rows if row.rid in rids],
+        )
 
     @property
     def counters(self) -> Counters:

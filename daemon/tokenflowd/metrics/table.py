@@ -38,7 +38,14 @@ class Metric:
     read: Reader
     bounds: tuple[float, ...] = ()
 
+    @property
+    def is_per_scheduler(self) -> bool:
+        """Each of several schedulers has its own figure; else it is one of the engine as a whole, or of the host."""
+        return self.name not in _OF_THE_WHOLE and not self.name.startswith("gpu_")
 
+
+SCHEDULER_LABEL = "scheduler"  # the last one, and only where there are several
+_OF_THE_WHOLE = frozenset({"build_info", "engine_state", "alarm", "tune_value", "tune_info"})
 _COUNTER, _GAUGE, _HISTOGRAM, _INFO = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM, Kind.INFO
 
 _READERS = (

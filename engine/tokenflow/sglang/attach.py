@@ -10,7 +10,7 @@ from tokenflow.sglang.actuator import Actuator
 from tokenflow.sglang.directive import Directive
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.governor import Governor
-from tokenflow.sglang.observer import SchedulerObserver
+from tokenflow.sglang.observer import Place, SchedulerObserver
 from tokenflow.sglang.rank_exchange import RankExchange, digest_of
 from tokenflow.sglang.settings import PluginSettings
 from tokenflow.sglang.start_over import start_over
@@ -99,7 +99,7 @@ def attach(scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultG
     from sglang.srt.runtime_context import get_parallel
 
     parallel = get_parallel()
-    if parallel.dp_rank:  # the link is that of one scheduler: the first replica's
+    if (parallel.dp_rank or 0) >= watched_count():
         return None
     count = int(parallel.tp_size) if can_follow() else 1
     if parallel.pp_rank != 0 or parallel.tp_rank >= count:
@@ -116,11 +116,23 @@ def attach(scheduler: Any, folder: Path, settings: PluginSettings, guard: FaultG
     return rank
 
 
-def scheduler_count() -> int:
-    """Schedulers with requests of their own: replicas (`--dp-size`), or groups of data-parallel attention."""
+def watched_count() -> int:
+    """How many schedulers have a link: every replica (`--dp-size`) of an engine on one host, else the first alone.
+
+    With data-parallel attention the schedulers step together, and the other hosts' have no way to our folder.
+    """
     from sglang.srt.runtime_context import get_parallel
 
-    return int(get_parallel().num_dp_ranks)
+    parallel = get_parallel()
+    return int(parallel.num_dp_ranks) if can_follow() else 1
+
+
+def place() -> Place:
+    """This scheduler among those of the engine that have requests of their own."""
+    from sglang.srt.runtime_context import get_parallel
+
+    parallel = get_parallel()
+    return Place(int(parallel.dp_rank or 0), int(parallel.num_dp_ranks), watched_count())
 
 
 def can_follow() -> bool:
@@ -144,5 +156,5 @@ def _build(
     if exchange.rank > 0:
         return Rank(scheduler, actuator, exchange, None)
     governor = Governor(scheduler, settings, actuator)
-    observer = SchedulerObserver(scheduler, folder, guard, governor, scheduler_count())
+    observer = SchedulerObserver(scheduler, folder, guard, governor, place())
     return Rank(scheduler, actuator, exchange, observer)

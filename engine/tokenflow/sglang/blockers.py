@@ -9,7 +9,7 @@ def find_blockers(scheduler: Any) -> list[str]:
 
     parallel = get_parallel()
     found = []
-    if parallel.tp_size > 1 and get_server_args().nnodes > 1:
+    if parallel.tp_size * parallel.dp_size > 1 and get_server_args().nnodes > 1:
         found.append(f"--nnodes {get_server_args().nnodes}")
     if parallel.attn_dp_enabled:
         found.append("--enable-dp-attention")
@@ -17,8 +17,6 @@ def find_blockers(scheduler: Any) -> list[str]:
         found.append(f"--attn-cp-size {parallel.attn_cp_size}")
     if parallel.pp_size > 1:
         found.append(f"--pp-size {parallel.pp_size}")
-    if parallel.dp_size > 1:
-        found.append(f"--dp-size {parallel.dp_size}")
     if get_spec().speculative_algorithm is not None:
         found.append(f"--speculative-algorithm {get_spec().speculative_algorithm}")
     if get_disagg().disaggregation_mode not in (None, "null"):

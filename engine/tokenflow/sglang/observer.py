@@ -5,6 +5,7 @@ All of it runs on the scheduler's own thread, between its steps, and every entry
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,26 @@ MAX_MESSAGES_PER_POLL = 256
 MAX_COMMANDS_PER_POLL = 32  # clients may ask for their rows as often as they like
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which of the engine's schedulers this is, and how many of them have a link."""
+
+    index: int = 0
+    count: int = 1
+    watched_count: int = 1
+
+
+ALONE = Place()
+
+
 class SchedulerObserver:
-    """Attached to the one scheduler of rank 0."""
+    """Attached to the one scheduler of rank 0; with data parallelism to that of each replica."""
 
     def __init__(
-        self, scheduler: Any, folder: Path, guard: FaultGuard, governor: Governor, scheduler_count: int = 1
+        self, scheduler: Any, folder: Path, guard: FaultGuard, governor: Governor, place: Place = ALONE
     ) -> None:
-        """`scheduler_count`: this one, and those of the same engine that nobody observes."""
         self._scheduler = scheduler
-        self._scheduler_count = scheduler_count
+        self._place = place
         self._guard = guard
         self.governor = governor
         self._controls = Controls(governor, governor.events)
@@ -55,9 +67,13 @@ class SchedulerObserver:
         self._next_telemetry_s = 0.0
         self._next_sample_s = 0.0
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
-        self._telemetry = _bound(context, zmq.PUB, folder / link.TELEMETRY_SOCKET, link.TELEMETRY_QUEUE_COUNT)
-        self._commands = _bound(context, zmq.ROUTER, folder / link.SCHEDULER_SOCKET)
-        self._deliveries = _bound(context, zmq.PULL, folder / link.DELIVERY_SOCKET)
+        telemetry, commands, deliveries = (
+            folder / link.own_socket(name, place.index)
+            for name in (link.TELEMETRY_SOCKET, link.SCHEDULER_SOCKET, link.DELIVERY_SOCKET)
+        )
+        self._telemetry = _bound(context, zmq.PUB, telemetry, link.TELEMETRY_QUEUE_COUNT)
+        self._commands = _bound(context, zmq.ROUTER, commands)
+        self._deliveries = _bound(context, zmq.PULL, deliveries)
         if scheduler.idle_sleeper is not None:
             # With --sleep-on-idle the loop sleeps up to a second; a command or a delivery wakes it.
             for socket in (self._commands, self._deliveries):
@@ -217,7 +233,9 @@ class SchedulerObserver:
             counters=self.tracker.counters,
             events=self.governor.events.take(link.MAX_EVENTS),
             kv_pools=link.KvPools(*self.governor.driver.kv.pools()),
-            scheduler_count=self._scheduler_count,
+            scheduler_count=self._place.count,
+            watched_count=self._place.watched_count,
+            scheduler_index=self._place.index,
         )
 
     def _note_faults(self) -> None:

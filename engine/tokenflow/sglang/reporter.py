@@ -1,4 +1,4 @@
-"""From the HTTP process to the scheduler: what was delivered and what was acked."""
+"""From the HTTP process to the schedulers: what was delivered and what was acked."""
 
 import asyncio
 from pathlib import Path
@@ -14,14 +14,13 @@ FLUSH_S = 0.02
 class DeliveryReporter:
     """Merges running totals over short intervals, one delivery and one ack a stream. Loss is harmless: they are totals.
 
-    Thousands of acks a second become fifty messages. Called on the event loop.
+    Thousands of acks a second become fifty messages. Each scheduler gets all of them and takes those of its own
+    requests: which one SGLang has given a request to is not known here. Called on the event loop.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
-        self._socket.setsockopt(zmq.SNDHWM, 1000)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.connect(f"ipc://{folder / link.DELIVERY_SOCKET}")
+        self._folder = folder
+        self._sockets: list[zmq.Socket[bytes]] = []
         self._deliveries: dict[str, link.Delivery] = {}
         self._acks: dict[str, link.Ack] = {}
         self._is_flush_planned = False
@@ -52,10 +51,21 @@ class DeliveryReporter:
         batch = link.DeliveryBatch(list(self._deliveries.values()), list(self._acks.values()))
         self._deliveries.clear()
         self._acks.clear()
-        try:
-            self._socket.send(link.encode(batch), zmq.NOBLOCK)
-        except zmq.Again:
-            pass  # the scheduler is far behind; the next totals will tell it
+        body = link.encode(batch)
+        for socket in self._sockets or self._connect():
+            try:
+                socket.send(body, zmq.NOBLOCK)
+            except zmq.Again:
+                pass  # that scheduler is far behind; the next totals will tell it
+
+    def _connect(self) -> "list[zmq.Socket[bytes]]":
+        for path in link.bound_sockets(self._folder, link.DELIVERY_SOCKET):
+            socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
+            socket.setsockopt(zmq.SNDHWM, 1000)
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.connect(f"ipc://{path}")
+            self._sockets.append(socket)
+        return self._sockets
 
     def _plan_flush(self) -> None:
         if (self._deliveries or self._acks) and not self._is_flush_planned:

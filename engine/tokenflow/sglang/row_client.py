@@ -1,4 +1,4 @@
-"""Asks the scheduler how one stream stands, for that stream's client."""
+"""Asks the schedulers how one stream stands, for that stream's client."""
 
 import asyncio
 import time
@@ -20,36 +20,60 @@ MAX_WAITING_COUNT = 500
 
 
 class RowClient:
-    """Many questions on one connection; the scheduler answers them in their order. Used on the event loop only."""
+    """Used on the event loop only."""
 
     def __init__(self, folder: Path) -> None:
-        self._address = f"ipc://{folder / link.SCHEDULER_SOCKET}"
-        self._socket: Any = None
-        self._reader: asyncio.Task[None] | None = None
-        self._waiting: deque[asyncio.Future[link.Reply]] = deque()
+        self._folder = folder
+        self._schedulers: list[_Questions] = []
         self._kept: dict[str, tuple[float, RequestRow | None]] = {}
 
     async def row(self, rid: str) -> RequestRow | None:
-        """None: the scheduler does not know it (any more). Raises TimeoutError where it does not answer."""
+        """None: no scheduler knows it (any more). Raises TimeoutError where one does not answer that may know it."""
         kept = self._kept.get(rid)
         if kept is not None and time.monotonic() - kept[0] < FRESH_S:
             return kept[1]
-        reply = await self._ask(link.ShowStream(rid=rid))
+        state = await self._find(rid)
         now_s = time.monotonic()
-        row = None if reply.stream is None else row_of(reply.stream, now_s)
+        row = None if state is None else row_of(state, now_s)
         if len(self._kept) >= MAX_KEPT_COUNT:
             self._kept.clear()
         self._kept[rid] = (now_s, row)
         return row
 
-    async def _ask(self, command: link.Command) -> link.Reply:
+    async def _find(self, rid: str) -> link.StreamState | None:
+        if not self._schedulers:
+            paths = link.bound_sockets(self._folder, link.SCHEDULER_SOCKET)
+            self._schedulers = [_Questions(path) for path in paths]
+        if not self._schedulers:
+            raise TimeoutError
+        asked = [scheduler.ask(link.ShowStream(rid=rid)) for scheduler in self._schedulers]
+        replies = await asyncio.gather(*asked, return_exceptions=True)
+        found = [reply.stream for reply in replies if isinstance(reply, link.Reply) and reply.stream is not None]
+        failed = [reply for reply in replies if isinstance(reply, BaseException)]
+        if failed and not found:
+            raise failed[0]
+        return found[0] if found else None
+
+    def close(self) -> None:
+        """Gives the connections up."""
+        for scheduler in self._schedulers:
+            scheduler.close()
+
+
+class _Questions:
+    """Many on one connection; the scheduler answers them in their order."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket: Any = zmq.asyncio.Context.shadow(zmq.Context.instance()).socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.connect(f"ipc://{path}")
+        self._waiting: deque[asyncio.Future[link.Reply]] = deque()
+        self._reader = asyncio.create_task(self._read())
+
+    async def ask(self, command: link.Command) -> link.Reply:
+        """Raises TimeoutError where the scheduler does not answer."""
         if len(self._waiting) >= MAX_WAITING_COUNT:
             raise TimeoutError
-        if self._socket is None:
-            self._socket = zmq.asyncio.Context.shadow(zmq.Context.instance()).socket(zmq.DEALER)
-            self._socket.setsockopt(zmq.LINGER, 0)
-            self._socket.connect(self._address)
-            self._reader = asyncio.create_task(self._read())
         answer: asyncio.Future[link.Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         await self._socket.send(link.encode(command))
@@ -64,7 +88,5 @@ class RowClient:
                 answer.set_result(reply)
 
     def close(self) -> None:
-        """Gives the connection up."""
-        if self._reader is not None:
-            self._reader.cancel()
-            self._socket.close()
+        self._reader.cancel()
+        self._socket.close()
