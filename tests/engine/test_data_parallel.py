@@ -4,16 +4,14 @@ import asyncio
 import re
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
+import msgspec
 import pytest
 from engine_rig import Rig
 from engine_streams import FAST, burst, endpoint, live, texts_of, wait_until_idle
 
-from tokenflow import direct
 from tokenflow.loadgen.plan import StreamPlan
 from tokenflow.loadgen.run import LoadRun
-from tokenflow.policy.states import Mode
 
 SLOTS = 3  # of each scheduler
 TWO = (*FAST, "--dp-size", "2", "--max-running-requests", str(2 * SLOTS))
@@ -50,7 +48,8 @@ def test_each_is_watched_and_enforces(two: Rig):
     status = two.status()
     assert (status["policy"]["mode"], status["policy"]["blocked_by"], status["alarms"]) == ("enforce", [], [])
     before = by_scheduler(two, "generated_tokens_total")
-    plans = burst(seed=4, count=COUNT, tokens=TOKENS)
+    # Readers so slow that they are under capacity on any machine: in overload nobody would be paused for others.
+    plans = [msgspec.structs.replace(plan, rate_tok_s=0.5) for plan in burst(seed=4, count=COUNT, tokens=TOKENS)]
     assert two.tfctl("mode", "off").returncode == 0
     expected = texts_of(two, plans)
     assert two.tfctl("mode", "enforce").returncode == 0
@@ -83,13 +82,12 @@ def test_all_take_a_value_or_none(two: Rig):
 
 
 def test_without_the_daemon_all_go_back_to_stock_scheduling(two: Rig):
-    socket = Path(two.status()["daemon"]["socket"])
     try:
         assert two.tfctl("mode", "off", "--direct").returncode == 0
-        assert direct.ask_mode(socket, None, 10.0).mode is Mode.OFF  # it says so where they differ
+        assert two.json("mode", "--direct")["mode"] == "off", "it fails where they differ"
     finally:
         assert two.tfctl("mode", "enforce").returncode == 0
-    assert direct.ask_mode(socket, None, 10.0).mode is Mode.ENFORCE
+    assert two.json("mode", "--direct")["mode"] == "enforce"
 
 
 def test_a_request_is_held_wherever_it_runs(two: Rig):
