@@ -120,7 +120,7 @@ class Effects:
             await asyncio.sleep(_SAMPLE_S)
             engine = self._lifecycle.engine
             now_s = time.monotonic()
-            if engine is not None and engine.telemetry is not None:
+            if engine is not None and engine.telemetry is not None and engine.schedulers.is_complete:
                 if engine.telemetry.pid != self._history.pid:
                     self._history = QualityHistory(self._kept_s, engine.telemetry.pid)
                 self._history.take(engine.telemetry, now_s)

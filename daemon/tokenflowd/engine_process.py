@@ -148,16 +148,16 @@ class EngineProcess:
             self._intakes[index] = EventIntake(self._events, place, is_midway=self._child is None)
         self._intakes[index].take(telemetry.events)
 
-    def _take_telemetry(self, telemetry: link.Telemetry) -> None:
-        self.schedulers.take(telemetry)
-        whole = self.schedulers.whole
-        assert whole is not None
+    def _take_telemetry(self, messages: list[link.Telemetry]) -> None:
+        whole = self.schedulers.take(messages)
         self.has_plugin = True
         self._heard.set()
-        self.requests.take(whole)
-        self.trends.take(whole, STARVED_AFTER_BOUNDS * self._starvation_bound_s())
-        if telemetry.pid not in self._watches:
-            self.watch(Role.SCHEDULER, telemetry.pid)
+        self.requests.take(self.schedulers.each)
+        if self.schedulers.is_complete:  # else the whole past of the next to be heard would count as of this moment
+            self.trends.take(whole, STARVED_AFTER_BOUNDS * self._starvation_bound_s())
+        for telemetry in messages:
+            if telemetry.pid not in self._watches:
+                self.watch(Role.SCHEDULER, telemetry.pid)
 
     def _starvation_bound_s(self) -> float:
         in_force = self.tunables_reply.tunables if self.tunables_reply else None

@@ -24,10 +24,10 @@ class EngineLink:
     def __init__(
         self,
         folder: Path,
-        on_telemetry: Callable[[link.Telemetry], None],
+        on_telemetry: Callable[[list[link.Telemetry]], None],
         on_events: Callable[[link.Telemetry], None],
     ) -> None:
-        """`on_telemetry` gets the latest of each scheduler, `on_events` every message for the events in it."""
+        """`on_telemetry` gets the latest of each that has spoken since; `on_events` all, for the events in them."""
         self._on_events = on_events
         self._context = zmq.asyncio.Context()
         self._on_telemetry = on_telemetry
@@ -39,9 +39,11 @@ class EngineLink:
         self._folder = folder
         self._heard_count = 0
         self._latest: dict[int, link.Telemetry] = {}
-        self._expect(1)
+        bound = link.bound_sockets(folder, link.TELEMETRY_SOCKET)  # of an engine that was there before us
+        self._expect(max(bound, default=0) + 1)
         self.frontend = CommandChannel(self._context, folder / link.FRONTEND_SOCKET)
         self.schedulers = SchedulerChannels(self._context, folder)
+        self.schedulers.expect(self._heard_count)
         self._task = logcontext.detached(self._receive())
 
     def _expect(self, count: int) -> None:
@@ -60,8 +62,7 @@ class EngineLink:
         if self._telemetry.getsockopt(zmq.EVENTS) & zmq.POLLIN:
             return  # only the latest of each counts; events of all of them do
         latest, self._latest = self._latest, {}
-        for message in latest.values():
-            self._on_telemetry(message)
+        self._on_telemetry(list(latest.values()))
 
     async def _receive(self) -> None:
         told: set[str] = set()

@@ -18,30 +18,34 @@ _WORST_LAST = (PluginState.ACTIVE, PluginState.ABSENT, PluginState.INCOMPATIBLE,
 _MOST_LAST = (Mode.OFF, Mode.OBSERVE, Mode.ENFORCE)
 
 
-def merged(all_telemetry: Sequence[Telemetry]) -> Telemetry:
-    """`all_telemetry`: the latest of each scheduler, the first one's first; at least one.
+def merged(all_telemetry: Sequence[Telemetry], *, is_complete: bool = True) -> Telemetry:
+    """`all_telemetry`: the latest of each scheduler that has been heard, the first one's first; at least one.
 
-    Modes that differ count as the lesser one. Percentiles are those of the slowest scheduler: they cannot be added.
+    Modes that differ count as the lesser one. Percentiles are those of the slowest scheduler: they cannot be added. The
+    step that is told of is the oldest of those in progress. `is_complete`: all have been heard; else Γ is not known.
     """
     first = all_telemetry[0]
-    if len(all_telemetry) == 1:
+    if len(all_telemetry) == 1 and is_complete:
         return first
+    at_work = [one for one in all_telemetry if one.has_work]
     return msgspec.structs.replace(
         first,
         link_version=min(one.link_version for one in all_telemetry),
         sent_s=max(one.sent_s for one in all_telemetry),
         step_count=sum(one.step_count for one in all_telemetry),
-        last_step_s=_greatest(one.last_step_s for one in all_telemetry),
+        last_step_s=_least(one.last_step_s for one in at_work)
+        if at_work
+        else _greatest(one.last_step_s for one in all_telemetry),
         has_work=any(one.has_work for one in all_telemetry),
         mode=min((one.mode for one in all_telemetry), key=_MOST_LAST.index),
         overload=any(one.overload for one in all_telemetry),
-        revision=min(one.revision for one in all_telemetry),
+        revision=sum(one.revision for one in all_telemetry),
         fault_count=sum(one.fault_count for one in all_telemetry),
         plugin_spent_s=sum(one.plugin_spent_s for one in all_telemetry),
         plugin=max((one.plugin for one in all_telemetry), key=_WORST_LAST.index),
         plugin_detail=next((one.plugin_detail for one in all_telemetry if one.plugin_detail), None),
         blocked_by=list(dict.fromkeys(option for one in all_telemetry for option in one.blocked_by)),
-        capacity=_capacity([one.capacity for one in all_telemetry]),
+        capacity=_capacity([one.capacity for one in all_telemetry], is_complete),
         transfers=Transfers(
             d2h=_queue([one.transfers.d2h for one in all_telemetry]),
             h2d=_queue([one.transfers.h2d for one in all_telemetry]),
@@ -58,11 +62,11 @@ def merged(all_telemetry: Sequence[Telemetry]) -> Telemetry:
     )
 
 
-def _capacity(parts: Sequence[Capacity]) -> Capacity:
+def _capacity(parts: Sequence[Capacity], is_complete: bool) -> Capacity:
     """Γ is known once it is known of all: half of it would be no capacity."""
     known = [part.capacity_tok_s for part in parts if part.capacity_tok_s is not None]
     total = Capacity(
-        capacity_tok_s=sum(known) if len(known) == len(parts) else None,
+        capacity_tok_s=sum(known) if is_complete and len(known) == len(parts) else None,
         demand_tok_s=sum(part.demand_tok_s for part in parts),
         running_count=sum(part.running_count for part in parts),
         waiting_count=sum(part.waiting_count for part in parts),
@@ -152,8 +156,14 @@ def _added(parts: Sequence[Histogram]) -> Histogram:
 
 
 def _pools(parts: Sequence[KvPools | None]) -> KvPools | None:
-    known = [msgspec.structs.astuple(part) for part in parts if part is not None]
-    return KvPools(*(sum(column) for column in zip(*known, strict=True))) if known else None
+    """Of the scheduler whose host pool has the least room: the others' room is of no use to it."""
+    known = [part for part in parts if part is not None]
+    return min(known, key=_host_room_ratio, default=None)
+
+
+def _host_room_ratio(pools: KvPools) -> float:
+    free_tokens = pools.host_unused_tokens + pools.host_only_tokens
+    return free_tokens / pools.host_total_tokens if pools.host_total_tokens else float("inf")
 
 
 def _sums(parts: Iterable[Mapping[str, NumberT]]) -> dict[str, NumberT]:

@@ -1,19 +1,29 @@
-"""Commands to the engine's schedulers: one, or with `--dp-size` several, which then do the same or nothing."""
+"""Commands to the engine's schedulers: one, or with `--dp-size` several, which are asked at the same time.
 
+What turns something up is done by all or none: a value, mode `enforce`. What turns it down is done by each that can,
+whatever becomes of the others: `mode off` must reach the well ones when one hangs. One whose plugin has turned itself
+off enforces nothing, so its refusals count only where nobody else answers.
+"""
+
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import zmq.asyncio
 
 from tokenflow import link
+from tokenflow.policy.states import Mode
+from tokenflow.wire import PluginState
 from tokenflowd.command_channel import CommandChannel
 
-_NOT_FOUND = "not_found"
 _OF_ONE_REQUEST = (link.PauseRequest, link.ResumeRequest, link.ExplainStream, link.ShowStream)
+_LEAST_TELLING_LAST = ("unsupported", "not_found")
+_Answer = link.Reply | BaseException
 
 
 class SchedulerChannels:
-    """Grows with `expect`, when the first scheduler has said how many there are."""
+    """Grows with `expect`, as more schedulers become known."""
 
     def __init__(self, context: "zmq.asyncio.Context", folder: Path) -> None:
         self._context = context
@@ -28,54 +38,104 @@ class SchedulerChannels:
             self._channels.append(CommandChannel(self._context, self._folder / name))
 
     async def ask(self, command: link.Command) -> link.Reply:
-        """The schedulers' common answer. Raises TimedOutError when one of them does not answer."""
+        """The schedulers' common answer; its revision is the sum of theirs. Raises TimedOutError when one of them
+        does not answer that had to."""
         if len(self._channels) == 1:
             return await self._channels[0].ask(command)
         if isinstance(command, _OF_ONE_REQUEST):
-            return await self._ask_its_owner(command)
-        if isinstance(command, link.SetMode):
-            return await self._set_mode(command)
-        if isinstance(command, link.Tune) and not command.dry_run:
-            refused = _refusal(await self._ask_all(msgspec.structs.replace(command, dry_run=True)))
-            if refused is not None:
-                return refused
-        return _common(await self._ask_all(command))
+            return _of_its_owner(await self._ask_all([command] * len(self._channels)))
+        if isinstance(command, link.Tune):
+            return await self._tune(command)
+        if isinstance(command, link.SetMode) and command.mode is Mode.ENFORCE:
+            return await self._enforce(command)
+        return _common(await self._ask_all([command] * len(self._channels)))
 
-    async def _ask_all(self, command: link.Command) -> list[link.Reply]:
-        return [await channel.ask(command) for channel in self._channels]
+    async def _ask_all(self, commands: Sequence[link.Command]) -> list[_Answer]:
+        asked = (channel.ask(command) for channel, command in zip(self._channels, commands, strict=True))
+        return list(await asyncio.gather(*asked, return_exceptions=True))
 
-    async def _ask_its_owner(self, command: link.Command) -> link.Reply:
-        for channel in self._channels:
-            reply = await channel.ask(command)
-            if reply.error_code != _NOT_FOUND:
-                break
-        return reply
+    async def _state(self) -> list[link.Reply]:
+        answers = await self._ask_all([link.Ping()] * len(self._channels))
+        _common(answers)  # raises where one is silent
+        return [answer for answer in answers if isinstance(answer, link.Reply)]
 
-    async def _set_mode(self, command: link.SetMode) -> link.Reply:
-        """Where one refuses, those that have taken it go back to what they were."""
-        before = await self._ask_all(link.Ping())
-        replies: list[link.Reply] = []
-        for channel in self._channels:
-            replies.append(await channel.ask(command))
-            if replies[-1].error_code is None:
-                continue
-            for taken, was in zip(self._channels[: len(replies) - 1], before, strict=False):
-                if was.mode is not None:
-                    await taken.ask(msgspec.structs.replace(command, mode=was.mode))
-            return replies[-1]
-        return _common(replies)
+    async def _enforce(self, command: link.SetMode) -> link.Reply:
+        before = await self._state()
+        undo = [msgspec.structs.replace(command, mode=was.mode or Mode.OBSERVE, deadline_s=None) for was in before]
+        return await self._all_or_none([command] * len(before), undo)
+
+    async def _tune(self, command: link.Tune) -> link.Reply:
+        before = await self._state()
+        if command.if_revision is not None and command.if_revision != (revision := sum(was.revision for was in before)):
+            message = f"the tunables are at revision {revision} by now, not {command.if_revision}"
+            return msgspec.structs.replace(
+                before[0],
+                revision=revision,
+                error_code="revision_mismatch",
+                error_message=message,
+                error_hint="look again: tfctl tune",
+                error_field="if_revision",
+            )
+        own = [
+            msgspec.structs.replace(command, if_revision=None if command.if_revision is None else was.revision)
+            for was in before
+        ]
+        checked = _common(await self._ask_all([msgspec.structs.replace(one, dry_run=True) for one in own]))
+        if command.dry_run or checked.error_code is not None:
+            return checked
+        undo = [
+            link.Tune(changes={key: (was.tunables or {}).get(key) for key in command.changes}, who=command.who)
+            for was in before
+        ]
+        return await self._all_or_none(own, undo)
+
+    async def _all_or_none(self, commands: Sequence[link.Command], undo: Sequence[link.Command]) -> link.Reply:
+        answers = await self._ask_all(commands)
+        failed = [answer for answer in answers if _has_failed(answer)]
+        if failed:
+            done = [index for index, answer in enumerate(answers) if _is_done(answer)]
+            back = (self._channels[index].ask(undo[index]) for index in done)
+            await asyncio.gather(*back, return_exceptions=True)
+        return _common(answers)
 
     def close(self) -> None:
         for channel in self._channels:
             channel.close()
 
 
-def _refusal(replies: list[link.Reply]) -> link.Reply | None:
-    return next((reply for reply in replies if reply.error_code is not None), None)
+def _is_done(answer: _Answer) -> bool:
+    return isinstance(answer, link.Reply) and answer.error_code is None
 
 
-def _common(replies: list[link.Reply]) -> link.Reply:
+def _is_off(answer: _Answer) -> bool:
+    """The refusal of a plugin that has turned itself off."""
+    return isinstance(answer, link.Reply) and not _is_done(answer) and answer.plugin is PluginState.DISABLED
+
+
+def _has_failed(answer: _Answer) -> bool:
+    return not _is_done(answer) and not _is_off(answer)
+
+
+def _common(answers: Sequence[_Answer]) -> link.Reply:
     """A refusal, else the reply of one that works with other values than the first, so that it is noticed."""
-    first = replies[0]
-    odd = next((reply for reply in replies if (reply.mode, reply.tunables) != (first.mode, first.tunables)), first)
-    return _refusal(replies) or odd
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    replies = [answer for answer in answers if isinstance(answer, link.Reply)]
+    telling = [reply for reply in replies if not _is_off(reply)] or replies
+    refused = next((reply for reply in telling if reply.error_code is not None), None)
+    first = telling[0]
+    odd = next((reply for reply in telling if (reply.mode, reply.tunables) != (first.mode, first.tunables)), first)
+    return msgspec.structs.replace(refused or odd, revision=sum(reply.revision for reply in replies))
+
+
+def _of_its_owner(answers: Sequence[_Answer]) -> link.Reply:
+    """Only the scheduler that has the request does anything. Where one is silent, it may be that one."""
+    replies = [answer for answer in answers if isinstance(answer, link.Reply)]
+    for reply in replies:
+        if reply.error_code is None or reply.error_code not in _LEAST_TELLING_LAST:
+            return reply
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return min(replies, key=lambda reply: _LEAST_TELLING_LAST.index(str(reply.error_code)))

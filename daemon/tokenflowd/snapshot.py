@@ -84,7 +84,7 @@ class Snapshots:
             return EngineState.WEDGED
         if engine.telemetry is None and engine.has_plugin and engine.serving_since_s is not None:
             return observation.judge_silence(now_s - engine.serving_since_s, self._limits)
-        return engine.schedulers.judge(now_s, self._limits)
+        return engine.schedulers.judge(now_s, self._limits, engine.serving_since_s)
 
     def status(self) -> StatusDocument:
         now_s = time.monotonic()

@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -33,19 +34,18 @@ def ask_mode(explicit: Path | None, wanted: Mode | None, limit_s: float | None) 
     """Shows the mode, or sets it and reads it back. Raises TokenFlowErrors."""
     record, path = _find_record(explicit)
     until_s = time.monotonic() + (DEFAULT_LIMIT_S if limit_s is None else limit_s)
-    schedulers = link.bound_sockets(Path(record.link_folder), link.SCHEDULER_SOCKET)
+    schedulers = list(link.bound_sockets(Path(record.link_folder), link.SCHEDULER_SOCKET).values())
     if wanted is not None:
         who = f"uid={os.getuid()} pid={os.getpid()}, directly"
-        for scheduler in schedulers:
-            _ask(scheduler, link.SetMode(mode=wanted, deadline_s=until_s, who=who), until_s, path)
-    replies = [_ask(scheduler, link.Ping(), until_s, path) for scheduler in schedulers]
+        _ask_all(schedulers, link.SetMode(mode=wanted, deadline_s=until_s, who=who), until_s, path)
+    replies = _ask_all(schedulers, link.Ping(), until_s, path)
     modes = {reply.mode for reply in replies}
     if len(modes) > 1:
         raise OperationError(
             f"the engine's schedulers are in modes {', '.join(sorted(str(mode) for mode in modes))}",
             hint="bring them together: tfctl mode off --direct",
         )
-    return ModeDocument(profile=record.profile, mode=replies[0].mode, revision=replies[0].revision)
+    return ModeDocument(profile=record.profile, mode=replies[0].mode, revision=sum(reply.revision for reply in replies))
 
 
 def _find_record(explicit: Path | None) -> tuple[_Record, Path]:
@@ -66,6 +66,13 @@ def _find_record(explicit: Path | None) -> tuple[_Record, Path]:
         f"no engine's link was found: no record in {' or '.join(map(str, paths))} names one",
         hint="is it of another daemon? name its socket: tfctl --socket PATH mode off --direct; or see: tfctl status",
     )
+
+
+def _ask_all(schedulers: list[Path], command: link.Command, until_s: float, record: Path) -> list[link.Reply]:
+    """At the same time: one that hangs must not keep the command from the others. Raises the first one's problem."""
+    with ThreadPoolExecutor(len(schedulers)) as pool:
+        asked = [pool.submit(_ask, scheduler, command, until_s, record) for scheduler in schedulers]
+    return [answer.result() for answer in asked]
 
 
 def _ask(scheduler: Path, command: link.Command, until_s: float, record: Path) -> link.Reply:

@@ -282,12 +282,15 @@ def own_socket(name: str, scheduler_index: int) -> str:
     return f"{name.removesuffix('.sock')}-{scheduler_index}.sock" if scheduler_index else name
 
 
-def bound_sockets(folder: Path, name: str) -> list[Path]:
-    """Those of all schedulers that are there, the first one's first. They are bound before the engine serves."""
-    found: list[Path] = []
-    while (path := folder / own_socket(name, len(found))).exists():
-        found.append(path)
-    return found
+def bound_sockets(folder: Path, name: str) -> dict[int, Path]:
+    """Those that are there now, by scheduler. SGLang may say that it is ready a moment before the last is bound."""
+    stem = name.removesuffix(".sock")
+    found: dict[int, Path] = {}
+    for path in folder.glob(f"{stem}*.sock"):
+        number = path.name.removeprefix(stem).removesuffix(".sock")
+        if path.name == name or number.removeprefix("-").isdecimal():
+            found[int(number.removeprefix("-") or 0)] = path
+    return dict(sorted(found.items()))
 
 
 def missing_in(version: int) -> list[str]:

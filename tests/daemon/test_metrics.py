@@ -67,14 +67,16 @@ def test_every_metric_of_the_table_has_samples_and_nothing_else_has():
 
 def test_each_of_several_schedulers_has_its_label_and_what_is_common_has_none():
     whole = facts()
+    told = ((0, 3, 20.0), (2, 5, 19.0))  # the second has not been heard yet
     parts = [
-        msgspec.structs.replace(whole.telemetry, step_count=count, sent_s=at_s) for count, at_s in ((3, 20), (5, 19))
+        msgspec.structs.replace(whole.telemetry, scheduler_index=index, step_count=count, sent_s=at_s)
+        for index, count, at_s in told
     ]
     several = replace(whole, schedulers=tuple(whole.of_scheduler(part, 21.0) for part in parts))
     found = {family.name: family.samples for family in parse(text_of(several))}
     steps = {sample.labels["scheduler"]: sample.value for sample in found["tokenflow_scheduler_steps"]}
     ages_s = {sample.labels["scheduler"]: sample.value for sample in found["tokenflow_telemetry_age_seconds"]}
-    assert (steps, ages_s) == ({"0": 3, "1": 5}, {"0": 1, "1": 2})
+    assert (steps, ages_s) == ({"0": 3, "2": 5}, {"0": 1, "2": 2})
     for metric in METRICS:
         name = PREFIX + metric.name
         for sample in found[name.removesuffix("_total") if metric.kind is Kind.COUNTER else name]:

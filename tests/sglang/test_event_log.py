@@ -98,14 +98,6 @@ def test_a_resume_says_where_the_kv_came_from(swaps, entry, req, prefix_tokens, 
     }
 
 
-def test_pauses_that_are_over_add_up(swaps, entry, req):
-    for paused_s in (2.5, 4.0):
-        pause(swaps, entry, req)
-        assert entry.paused_since_s is not None
-        swaps.resumed([entry], entry.paused_since_s + paused_s)
-    assert (entry.paused_since_s, entry.paused_total_s) == (None, 6.5)
-
-
 def test_what_the_engine_took_out_by_itself_is_told_too(swaps, entry, req):
     swaps.retracted([entry], 11.0)
     (event,) = swaps.log.take(5)

@@ -24,7 +24,6 @@ class FakeGovernor:
         self.noted: list[str] = []
         self.blockers: list[str] = []
         self.held: set[str] = set()
-        self.tracker = SimpleNamespace(requests={})
 
     def is_held(self, rid):
         return rid in self.held
@@ -234,31 +233,72 @@ def test_the_queue_limit_is_not_for_streams_that_were_taken_out(stage):
     assert stage.hooks.around_queue_limit(limit, stage.scheduler, stage.waiting[1]) is True
 
 
-def test_who_was_taken_out_or_is_held_does_not_run_into_the_waiting_timeout(stage):
+@pytest.fixture
+def limits(stage, monkeypatch):
+    """The limit on running is 50 s, and what the clock says is in `now_s`."""
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(timeouts, "_has_limit", lambda: True)
+    monkeypatch.setattr(timeouts, "_running_limit_s", lambda: 50.0)
+    monkeypatch.setattr(timeouts.time, "perf_counter", lambda: clock.now_s)
+    stage.scheduler._collect_inflight_batches = lambda: [stage.scheduler.running_batch, None]
+
+    def left(*rids: str) -> list[str]:
+        aborts = [SimpleNamespace(rid=rid) for rid in rids]
+        return [abort.rid for abort in stage.hooks.around_timeouts(lambda scheduler: aborts, stage.scheduler)]
+
+    return SimpleNamespace(clock=clock, left=left)
+
+
+def test_who_was_taken_out_or_is_held_does_not_run_into_the_waiting_timeout(stage, limits):
     stage.turn()
     stage.waiting[0].make(3)
-    timed_out = lambda scheduler: [SimpleNamespace(rid="a"), SimpleNamespace(rid="b")]  # noqa: E731
-    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["b"]
+    assert limits.left("a", "b") == ["b"]
     stage.observer.governor.held.add("b")
-    assert stage.hooks.around_timeouts(timed_out, stage.scheduler) == []
+    assert limits.left("a", "b") == []
     stage.observer.governor.next = Directive(2, Mode.OBSERVE)
     stage.hooks.before_next_batch(stage.scheduler)
-    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["a", "b"]
+    assert limits.left("a") == [], "its pause was ours, and it waits still"
+    stage.waiting[1].make(3)
+    stage.observer.governor.held.clear()
+    assert limits.left("a", "b") == ["b"], "stock scheduling took it out"
 
 
-def test_a_pause_does_not_count_as_running(stage, monkeypatch):
-    """x has been at it for 100 s and was paused for 75 of them, y for none: the limit is 50."""
-    monkeypatch.setattr(timeouts, "_running_limit_s", lambda: 50.0)
-    monkeypatch.setattr(timeouts.time, "perf_counter", lambda: 1100.0)
+def test_a_pause_does_not_count_as_running(stage, limits):
+    """All began at 960. `a` is paused from 1000 to 1075, and the limit is 50."""
     stage.turn()
-    for req, paused_s in zip(stage.running, (75.0, 0.0), strict=True):
-        req.time_stats.forward_entry_time = 1000.0
-        entry = SimpleNamespace(req=req, paused_total_s=paused_s)
-        stage.observer.governor.tracker.requests[req.rid] = entry
-    timed_out = lambda scheduler: [SimpleNamespace(rid=rid) for rid in ("x", "y", "unknown")]  # noqa: E731
-    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["y", "unknown"]
-    stage.observer.governor.tracker.requests["x"].paused_total_s = 49.0
-    assert [abort.rid for abort in stage.hooks.around_timeouts(timed_out, stage.scheduler)] == ["x", "y", "unknown"]
+    for req in (stage.waiting[0], *stage.running):
+        req.make(3)
+        req.time_stats.forward_entry_time = 960.0
+    assert limits.left() == []
+    limits.clock.now_s = 1075.0
+    stage.scheduler.waiting_queue.remove(back := stage.waiting[0])
+    stage.scheduler.running_batch.reqs.append(back)
+    assert limits.left("a", "x") == ["x"]
+    stage.observer.governor.next = Directive(2, Mode.OFF)
+    stage.hooks.before_next_batch(stage.scheduler)
+    limits.clock.now_s = 1084.0
+    assert limits.left("a") == [], "whatever the mode is by now"
+    limits.clock.now_s = 1086.0
+    assert limits.left("a") == ["a"], "it has run for more than the limit by itself"
+
+
+def test_what_is_not_known_is_sglangs_to_end(stage, limits):
+    stage.turn()
+    assert limits.left("unknown") == ["unknown"]
+
+
+def test_many_requests_leave_nothing_behind(stage, limits, monkeypatch):
+    monkeypatch.setattr(timeouts, "MAX_KEPT_COUNT", 5)
+    stage.turn()
+    for number in range(20):
+        req = FakeReq(f"r{number}")
+        req.make(1)
+        stage.scheduler.waiting_queue.append(req)
+        limits.left()
+        stage.scheduler.waiting_queue.remove(req)
+        limits.left()
+    assert len(stage.hooks._limits._paused_s) <= 6
+    assert not stage.hooks._limits._out_since_s
 
 
 def test_paused_streams_are_not_in_the_way_of_new_requests_nor_turned_away_for_them(stage):

@@ -25,8 +25,9 @@ class _Snapshot(Collector):
         for metric in table.METRICS:
             if metric.is_per_scheduler and self._facts.schedulers:
                 family = _family(metric, (*metric.labels, table.SCHEDULER_LABEL))
-                for index, facts in enumerate(self._facts.schedulers):
-                    _add(family, metric, facts, (str(index),))
+                for facts in self._facts.schedulers:
+                    assert facts.telemetry is not None
+                    _add(family, metric, facts, (str(facts.telemetry.scheduler_index),))
             else:
                 family = _family(metric, metric.labels)
                 _add(family, metric, self._facts, ())

@@ -42,9 +42,9 @@ class MetricsExporter:
             tunables=tunables,
             own_classes=tuple(plan.profile.classes) if engine is not None and plan is not None else (),
         )
-        each = engine.schedulers.each if engine is not None else []
-        if len(each) < 2:
+        if engine is None or whole.telemetry is None or whole.telemetry.watched_count < 2:
             return whole
+        each = engine.schedulers.each
         return replace(whole, schedulers=tuple(whole.of_scheduler(telemetry, now_s) for telemetry in each))
 
 

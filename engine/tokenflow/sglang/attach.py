@@ -49,16 +49,6 @@ class Rank:
         """Whether an operator holds that request. Rank 0 knows."""
         return self.observer is not None and self.observer.governor.is_held(rid)
 
-    def has_run_s(self, rid: str, now_s: float) -> float | None:
-        """Since its first step, less its pauses; `now_s` is `time.perf_counter`'s, as in SGLang. Rank 0 knows.
-
-        None for a request that is not followed.
-        """
-        entry = None if self.observer is None else self.observer.governor.tracker.requests.get(rid)
-        if entry is None or entry.req is None:
-            return None
-        return now_s - float(entry.req.time_stats.forward_entry_time) - entry.paused_total_s
-
     def note_resumed(self, now_s: float) -> None:
         """Rank 0 writes down whom the last admission has brought back."""
         if self.observer is not None and self.actuator.resumed:

@@ -72,6 +72,7 @@ SCHEDULER_ATTRIBUTES = (
     "is_fully_idle",
     "enable_overlap",
     "_engine_paused",
+    "_collect_inflight_batches",
 )
 
 # The same of its radix tree, where that is the one that enforcing works with (others are blocked: see `blockers`).

@@ -103,10 +103,8 @@ class SwapEvents:
         """They have just come back: SGLang has matched, loaded and allocated their KV."""
         for entry in entries:
             since_s, entry.paused_since_s = entry.paused_since_s, None
-            paused_s = 0.0 if since_s is None else now_s - since_s
-            entry.paused_total_s += paused_s
             terms = self._kv_terms(entry.req)
-            terms["paused_s"] = None if since_s is None else round(paused_s, 3)
+            terms["paused_s"] = None if since_s is None else round(now_s - since_s, 3)
             self._log.note(EventKind.RESUMED, entry.stream.rid, terms=terms)
 
     def _kv_terms(self, req: Any) -> dict[str, Term]:

@@ -1,6 +1,7 @@
 """From the HTTP process to the schedulers: what was delivered and what was acked."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import zmq
 from tokenflow import link
 
 FLUSH_S = 0.02
+LOOK_S = 1.0
 
 
 class DeliveryReporter:
@@ -20,7 +22,8 @@ class DeliveryReporter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sockets: list[zmq.Socket[bytes]] = []
+        self._sockets: dict[int, zmq.Socket[bytes]] = {}
+        self._next_look_s = 0.0
         self._deliveries: dict[str, link.Delivery] = {}
         self._acks: dict[str, link.Ack] = {}
         self._is_flush_planned = False
@@ -52,20 +55,27 @@ class DeliveryReporter:
         self._deliveries.clear()
         self._acks.clear()
         body = link.encode(batch)
-        for socket in self._sockets or self._connect():
+        self._connect()
+        for socket in self._sockets.values():
             try:
                 socket.send(body, zmq.NOBLOCK)
             except zmq.Again:
                 pass  # that scheduler is far behind; the next totals will tell it
 
-    def _connect(self) -> "list[zmq.Socket[bytes]]":
-        for path in link.bound_sockets(self._folder, link.DELIVERY_SOCKET):
+    def _connect(self) -> None:
+        """Looks for schedulers that have come since."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + LOOK_S
+        for index, path in link.bound_sockets(self._folder, link.DELIVERY_SOCKET).items():
+            if index in self._sockets:
+                continue
             socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
             socket.setsockopt(zmq.SNDHWM, 1000)
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(f"ipc://{path}")
-            self._sockets.append(socket)
-        return self._sockets
+            self._sockets[index] = socket
 
     def _plan_flush(self) -> None:
         if (self._deliveries or self._acks) and not self._is_flush_planned:

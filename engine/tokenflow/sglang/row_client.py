@@ -15,6 +15,7 @@ from tokenflow.wire import RequestRow
 
 ANSWER_LIMIT_S = 2.0  # a long prefill holds up the scheduler's answers as it does everything else
 FRESH_S = 0.1  # a client that asks more often gets the same answer again
+LOOK_S = 1.0
 MAX_KEPT_COUNT = 1000
 MAX_WAITING_COUNT = 500
 
@@ -24,7 +25,8 @@ class RowClient:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._schedulers: list[_Questions] = []
+        self._schedulers: dict[int, _Questions] = {}
+        self._next_look_s = 0.0
         self._kept: dict[str, tuple[float, RequestRow | None]] = {}
 
     async def row(self, rid: str) -> RequestRow | None:
@@ -41,22 +43,42 @@ class RowClient:
         return row
 
     async def _find(self, rid: str) -> link.StreamState | None:
-        if not self._schedulers:
-            paths = link.bound_sockets(self._folder, link.SCHEDULER_SOCKET)
-            self._schedulers = [_Questions(path) for path in paths]
+        """The first answer that has it: another scheduler may be in a long prefill."""
+        self._connect()
         if not self._schedulers:
             raise TimeoutError
-        asked = [scheduler.ask(link.ShowStream(rid=rid)) for scheduler in self._schedulers]
-        replies = await asyncio.gather(*asked, return_exceptions=True)
-        found = [reply.stream for reply in replies if isinstance(reply, link.Reply) and reply.stream is not None]
-        failed = [reply for reply in replies if isinstance(reply, BaseException)]
-        if failed and not found:
-            raise failed[0]
-        return found[0] if found else None
+        is_silent = False
+        asked = [
+            asyncio.ensure_future(scheduler.ask(link.ShowStream(rid=rid))) for scheduler in self._schedulers.values()
+        ]
+        try:
+            for answer in asyncio.as_completed(asked):
+                try:
+                    reply = await answer
+                except TimeoutError:
+                    is_silent = True
+                    continue
+                if reply.stream is not None:
+                    return reply.stream
+        finally:
+            for one in asked:
+                one.cancel()
+        if is_silent:
+            raise TimeoutError
+        return None
+
+    def _connect(self) -> None:
+        """Looks for schedulers that have come since."""
+        now_s = time.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + LOOK_S
+            for index, path in link.bound_sockets(self._folder, link.SCHEDULER_SOCKET).items():
+                if index not in self._schedulers:
+                    self._schedulers[index] = _Questions(path)
 
     def close(self) -> None:
         """Gives the connections up."""
-        for scheduler in self._schedulers:
+        for scheduler in self._schedulers.values():
             scheduler.close()
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tokenflow.sglang import timeouts
 from tokenflow.sglang.attach import Rank, attach
 from tokenflow.sglang.directive import Directive
 from tokenflow.sglang.faults import FaultGuard
 from tokenflow.sglang.settings import PluginSettings
+from tokenflow.sglang.timeouts import TimeLimits
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ class SchedulerHooks:
         self._settings = settings
         self.guard = FaultGuard()
         self._rank: Rank | None = None
+        self._limits = TimeLimits()
 
     def before_run_loop(self, scheduler: Any) -> None:
         """BEFORE run_event_loop."""
@@ -164,9 +165,10 @@ class SchedulerHooks:
         """AROUND _poll_timeout_aborts, on rank 0: a pause of ours counts neither as waiting nor as running."""
         aborts = original(scheduler)
         rank = self._rank
-        if aborts and rank is not None and rank.actuator.is_enforcing:
+        if rank is not None:
             with self._guarded("timeouts"):
-                aborts = timeouts.due(aborts, scheduler.waiting_queue, rank.is_held, rank.has_run_s)
+                is_enforcing = rank.actuator.is_enforcing
+                aborts = self._limits.due(aborts, scheduler, rank.is_held, is_enforcing=is_enforcing)
         return aborts
 
     def _observe(self, rank: Rank) -> None:

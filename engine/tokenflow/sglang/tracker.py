@@ -32,7 +32,6 @@ class TrackedRequest:
     last_seen_s: float = 0.0
     is_held: bool = False  # by an operator: paused, or not started, until told otherwise
     paused_since_s: float | None = None
-    paused_total_s: float = 0.0  # of the pauses that are over
     is_streamed: bool = False  # piece by piece; else the whole answer at once
     is_blocked: bool = False  # the client does not drain what it is sent
     is_left: bool = False  # the client is gone: whatever is made from here on is for nobody
