@@ -167,6 +167,18 @@ def test_the_paper_shrinks_its_working_set():
     assert [d.rid for d in made.starts] == ["w0", "w1", "w2", "w3"]
 
 
+def test_the_paper_exchanges_at_its_working_set_though_nothing_is_lacking():
+    """As many run as are to run: whoever has more text makes way, and keeps its KV, since no page is lacking."""
+    engine = engine_with(slot_count=8, slots_free=4, kv_total_tokens=640, kv_free_tokens=200)
+    rows = [running(f"r{i}", 9.0, context_tokens=110) for i in range(4)]
+    made = decide(waiting("w"), *rows, engine=engine, variant=PAPER, carry=LAST)
+    assert len(made.pauses) == 1
+    assert made.pauses[0].action is Action.PAUSE_KEEP
+    assert [start.rid for start in made.starts] == ["w"]
+    poorer = [running(f"r{i}", 0.0, context_tokens=110) for i in range(4)]
+    assert decide(waiting("w"), *poorer, engine=engine, variant=PAPER, carry=LAST).pauses == ()
+
+
 def test_the_paper_swaps_only_for_less_buffer():
     equal = decide(paused("p", rate_tok_s=20.0, unread_tokens=8.0), running("r", rate_tok_s=6.0, unread_tokens=8.0),
                    variant=PAPER, carry=LAST)  # fmt: skip

@@ -154,4 +154,4 @@ def test_baselines_by_name():
 @pytest.mark.parametrize("name", BASELINES)
 def test_the_chunk_may_be_chosen(name):
     assert make_baseline(name, 640).rules.chunk_tokens == 640
-    assert make_baseline(name).rules.chunk_tokens in (512, 8192)
+    assert make_baseline(name).rules.chunk_tokens in (2048, 8192)

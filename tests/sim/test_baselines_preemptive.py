@@ -75,8 +75,10 @@ NEAR = row("near", S.RUNNING, prompt=490, made=100, unread_tokens=10.0, left=500
 
 def test_andes_lends_the_place_of_whoever_has_most_to_read():
     plan = Andes().decide(look([AHEAD, NEAR, row("new", arrival_s=9.0)], slots=2))
-    assert pauses(plan) == [("ahead", Action.PAUSE_OFFLOAD)]
+    assert pauses(plan) == [("ahead", Action.PAUSE_KEEP)], "only the slot is lacking"
     assert starts(plan) == ["new"]
+    full = Andes().decide(look([AHEAD, NEAR, row("new", arrival_s=9.0)], slots=2, kv=1250))
+    assert (pauses(full), starts(full)) == ([("ahead", Action.PAUSE_OFFLOAD)], ["new"])
     assert pauses(Andes(swaps=False).decide(look([AHEAD, NEAR, row("new", arrival_s=9.0)], slots=2))) == [
         ("ahead", Action.PAUSE_DROP)
     ]
@@ -89,6 +91,25 @@ def test_an_exchange_that_does_not_pay_for_its_overhead_is_not_made():
     rows = [AHEAD, *near, row("new", arrival_s=9.0)]
     assert starts(Andes().decide(look(rows, slots=7, costs=slow))) == []
     assert starts(Andes().decide(look(rows, slots=7, costs=COSTS))) == ["new"]
+
+
+def test_what_is_kept_for_nobodys_need_goes_before_anybody_is_taken_out_for_memory():
+    kept = row("kept", S.PREEMPTED, prompt=600, made=100, unread_tokens=500.0, device=699)
+    plan = Andes().decide(look([NEAR, kept, row("new", arrival_s=9.0)], slots=2, kv=1350))
+    assert [release.rid for release in plan.releases] == ["kept"]
+    assert (pauses(plan), starts(plan)) == ([], ["new"])
+
+
+def test_each_join_is_priced_on_top_of_those_before_it():
+    """A prefill of 0.9 s each: readers with a second of text bear one, and not all four at once."""
+    slow = Costs(prefill_fixed_s=0.9, prefill_s_per_token=1e-6)
+    near = [row(f"near{i}", S.RUNNING, made=100, unread_tokens=10.0) for i in range(24)]
+    new = [row(f"new{i}", arrival_s=9.0 + i / 10) for i in range(4)]
+    ahead = [row(f"ahead{i}", S.RUNNING, made=490, unread_tokens=400.0, left=500) for i in range(4)]
+    alone = starts(Andes().decide(look([*ahead[:1], *near, new[0]], slots=25, costs=slow)))
+    together = starts(Andes().decide(look([*ahead, *near, *new], slots=28, costs=slow)))
+    assert alone == ["new0"]
+    assert 1 <= len(together) < 4
 
 
 def test_per_token_of_context_the_short_request_gains_more():

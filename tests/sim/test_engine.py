@@ -11,7 +11,7 @@ from sim_rig import burst, by_rid, simulated, small_gpu
 from tokenflow.errors import SimulationError
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.plan import Plan
-from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.tunables import Restore, Tunables
 from tokenflow.sim.policies import POLICIES, make_scheduler
 from tokenflow.sim.scheduler import StepRules, StepStyle
 from tokenflow.sim.settings import LoadOverlap
@@ -203,6 +203,39 @@ def test_a_copy_that_takes_minutes_is_waited_for():
     assert engine.state.counts.load_count > 0
     assert engine.state.now_s > 150.0
     assert [record.made_tokens for record in engine.clerk.records] == [6, 6]
+
+
+def test_without_overlap_a_step_waits_for_its_copies():
+    """Streams are swapped out and back, over a link on which a copy takes about as long as a step."""
+    slow = replace(small_gpu().link, h2d_bytes_s=1e9)
+    requests = burst(20, prompt=200, output=200, rate=20.0)
+    ends_s = {}
+    for overlap in LoadOverlap:
+        tunables = {"restore": Restore.LOAD}
+        ran = simulated(requests, gpu=small_gpu(link=slow), slots=10, kv=3000, load_overlap=overlap, tunables=tunables)
+        ends_s[overlap] = ran.state.now_s
+        assert ran.state.counts.load_count > 0
+    assert ends_s[LoadOverlap.NONE] > ends_s[LoadOverlap.LAYERS]
+
+
+def test_who_joins_the_decode_needs_no_step_of_its_own_to_come_back():
+    """FastServe's jobs go on decoding; under SGLang's rules each return is a prefill step in which nobody decodes."""
+    requests = burst(6, prompt=20, output=300, rate=10.0)
+    joins = make_scheduler("mlfq", Tunables())
+    stays = make_scheduler("mlfq", Tunables())
+    assert joins.rules.joins_decode
+    stays.rules = replace(stays.rules, joins_decode=False)
+    own, sglang = (simulated(requests, scheduler=scheduler, slots=3) for scheduler in (joins, stays))
+    assert own.state.counts.pause_count > 20
+    assert own.state.now_s < sglang.state.now_s
+    assert sorted(record.made_tokens for record in own.clerk.records) == [300] * 6
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_works_with_the_chunks_that_were_asked_for(policy):
+    scheduler = make_scheduler(policy, Tunables(), chunk_tokens=640)
+    assert scheduler.rules.chunk_tokens == 640
+    assert simulated(burst(3), scheduler=scheduler).state.rules.chunk_tokens == 640
 
 
 def test_times_of_long_runs_are_let_go():

@@ -86,7 +86,8 @@ def test_every_command_line_of_the_evaluation_is_a_good_one(tables):
             options = SimulateOptions(
                 gpu=given["gpu"], model=given["model"], calibrate=None, policies=tuple(given["policies"]),
                 arrivals=given["arrivals"], request_count=given["request_count"], input_tokens=given["input_tokens"],
-                output_tokens=given["output_tokens"], rates=given["rates"], speedup=1.0, kv_tokens=given["kv_tokens"],
+                output_tokens=given["output_tokens"], max_tokens=given["max_tokens"], rates=given["rates"], speedup=1.0,
+                kv_tokens=given["kv_tokens"],
                 mem_fraction=given["mem_fraction"], host_gb=given["host_gb"], page_tokens=1,
                 max_running=given["max_running"], chunk_tokens=given["chunk_tokens"], link_gbs=given["link_gbs"],
                 interference_ratio=None, overlap=LoadOverlap(given["overlap"]), step_overhead_ms=0.0,

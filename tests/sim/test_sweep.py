@@ -89,8 +89,9 @@ def requests_of(drawn):
 @given(machine=machines, link=links, drawn=workloads, tunables=tunings, pause_s=st.sampled_from([0.0, 0.05]))
 def test_every_run_comes_to_its_end(policy, machine, link, drawn, tunables, pause_s):
     requests = requests_of(drawn)
-    scheduler = make_scheduler(policy, tunables, pause_s)
-    engine = simulated(requests, scheduler=scheduler, gpu=small_gpu(link=link), **machine)
+    sizes = {name: value for name, value in machine.items() if name != "chunk_tokens"}
+    scheduler = make_scheduler(policy, tunables, pause_s, machine["chunk_tokens"])
+    engine = simulated(requests, scheduler=scheduler, gpu=small_gpu(link=link), **sizes)
     records = {record.rid: record for record in engine.clerk.records}
     assert len(records) == len(requests)
     assert engine.state.memory.is_all_free

@@ -106,3 +106,11 @@ def test_what_makes_no_sense_is_refused_with_the_option_to_mend(changes, field):
         make_requests(spec(**changes), 1)
     assert caught.value.field == field
     assert caught.value.hint
+
+
+def test_schedulers_may_be_told_what_clients_ask_for_and_not_how_long_answers_are():
+    told = make_requests(spec(output_tokens="uniform:50:150", max_tokens=100), 1)
+    true = make_requests(spec(output_tokens="uniform:50:150"), 1)
+    assert {request.output_tokens > 100 for request in told} == {True, False}
+    assert all(request.max_tokens == max(100, request.output_tokens) for request in told)
+    assert [one.output_tokens for one in told] == [one.output_tokens for one in true]

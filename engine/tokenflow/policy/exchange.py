@@ -41,10 +41,18 @@ class Exchange:
         self._start(index, Cause.FREE_PLACE, None)
         return True
 
-    def swap(self, index: int, cause: Cause, condition: Condition) -> bool:
-        """A place from those candidates, in their order, whose runway meets the condition. False if that fails."""
+    @property
+    def gone_count(self) -> int:
+        """So many have made room; `close` takes them out of the running rows."""
+        return len(self._gone)
+
+    def swap(self, index: int, cause: Cause, condition: Condition, *, takes_place: bool = False) -> bool:
+        """A place from those candidates, in their order, whose runway meets the condition. False if that fails.
+
+        `takes_place`: somebody must leave though nothing is lacking, because as many run as are to run.
+        """
         turn, victims = self._turn, self.victims
-        lacks_slot = turn.ledger.slots <= 0
+        lacks_slot = turn.ledger.slots <= 0 or takes_place
         lacks_tokens = turn.ledger.lacks_tokens(self.claims.tokens[index], self.claims.own_tokens[index])
         frees_pages = lacks_tokens > 0.0
         chosen: list[tuple[int, Departure, float]] = []

@@ -83,7 +83,7 @@ class Actuator:
             state.counts.recompute_count += 1
             state.counts.recomputed_tokens += context - reached
             stream.recompute_count += 1
-        if made and held >= context and state.rules.style is StepStyle.MIXED:
+        if made and held >= context and (state.rules.style is StepStyle.MIXED or state.rules.joins_decode):
             streams.set_state(stream, RequestState.RUNNING, state.now_s, is_new_run=True)
             stream.times.open(state.decode_times)
         else:

@@ -82,6 +82,7 @@ class SimulatedWorkload(msgspec.Struct, kw_only=True):
     output_tokens: str
     rates: str | None
     speedup: float
+    max_tokens: int | None = None  # what schedulers are told of each answer's length; null: its true length
 
 
 class SimulateDocument(Document, kw_only=True):

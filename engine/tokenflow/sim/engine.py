@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from tokenflow.policy.cadence import IDLE_DECISION_S
 from tokenflow.policy.carry import Carry
@@ -46,15 +45,14 @@ class SimEngine:
         link: Link | None = None,
         ttft_target_s: float = 1.0,
         limits: GoodputLimits | None = None,
-        chunk_tokens: int | None = None,
         tail_quantile: float = TAIL_QUANTILE,
         on_plan: OnPlan | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         link = link or performance.link
-        rules = scheduler.rules if chunk_tokens is None else replace(scheduler.rules, chunk_tokens=chunk_tokens)
         self.clerk = Clerk(ttft_target_s=ttft_target_s, limits=limits or GoodputLimits())
         self.gauge = Gauge(performance, link, tail_quantile)
+        rules = scheduler.rules
         self.state = EngineState(
             settings=settings,
             rules=rules,

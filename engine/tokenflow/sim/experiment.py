@@ -58,7 +58,7 @@ def run_one(
     on_progress: Callable[[int, float], None] | None = None,
 ) -> Outcome:
     """Raises UsageError for an unknown policy, SimulationError where the run cannot go on."""
-    scheduler = make_scheduler(policy, setup.tunables, setup.decision_pause_s)
+    scheduler = make_scheduler(policy, setup.tunables, setup.decision_pause_s, setup.chunk_tokens)
     requests = setup.requests_of(seed)
     begin_s = time.perf_counter()
     engine = SimEngine(
@@ -68,7 +68,6 @@ def run_one(
         link=setup.link,
         ttft_target_s=setup.tunables.ttft_target_s,
         limits=setup.limits,
-        chunk_tokens=setup.chunk_tokens,
         tail_quantile=setup.tunables.tail_quantile,
         on_plan=on_plan,
         on_progress=on_progress,

@@ -25,13 +25,16 @@ class StepRules:
 
     `chunk_tokens` bounds the new tokens of a step; in a mixed step the decoding streams count one each.
     `has_prefill_pool`: prompts are computed by a second GPU like the first, and their KV is handed over (DistServe).
-    `uses_host`: KV may go to the host; without it every pause drops or keeps.
+    `uses_host`: KV may go to the host; without it every pause drops or keeps. `joins_decode`: a resumed stream whose
+    KV is on the device decodes in the next step with the others (vLLM and engines like it), and one that is loaded
+    does when its copy is there; else it takes a prefill step of one token, as in SGLang.
     """
 
     style: StepStyle = StepStyle.SEPARATE
     chunk_tokens: int = 8192
     has_prefill_pool: bool = False
     uses_host: bool = False
+    joins_decode: bool = False
 
 
 @dataclass(frozen=True, slots=True)

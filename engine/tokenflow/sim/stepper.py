@@ -42,6 +42,8 @@ class Stepper:
         batch, state = self.batch, self._state
         if state.settings.load_overlap is LoadOverlap.NONE and state.transfers.is_busy:
             state.now_s = max(state.now_s, state.transfers.run_dry())
+        if state.rules.joins_decode:
+            self._join()
         batch.refresh()
         is_mixed = state.rules.style is StepStyle.MIXED
         decoding = batch.size if is_mixed and batch.most_steps() else 0
@@ -57,6 +59,19 @@ class Stepper:
         self._decode_steps(steps, until_s)
         return True
 
+    def _join(self) -> None:
+        """Resumed streams whose KV has come decode with the others from now on."""
+        state, streams = self._state, self._state.streams
+        for stream in list(state.filling):
+            is_there = streams.value(stream, "kv_device_tokens") >= streams.value(stream, "context_tokens")
+            is_loaded = not stream.must_load and (stream.load is None or stream.load.is_done)
+            if is_there and is_loaded and streams.value(stream, "made_tokens"):
+                state.filling.remove(stream)
+                stream.load = None
+                streams.set_state(stream, RequestState.RUNNING, state.now_s)
+                stream.times.open(state.decode_times)
+                state.changed_batch()
+
     def _pieces(self, decoding: int, loads: list[Job]) -> list[Piece]:
         """What the next step computes of those who hold a slot and do not decode yet, in order."""
         state, streams, memory = self._state, self._state.streams, self._state.memory
@@ -67,7 +82,7 @@ class Stepper:
             if budget <= 0 or (stream.must_load and not self._begin_load(stream, reserve)):
                 break
             if stream.load is not None and not stream.load.is_done:
-                if state.settings.load_overlap is LoadOverlap.AHEAD:
+                if state.settings.load_overlap is LoadOverlap.AHEAD or state.rules.joins_decode:
                     continue
                 loads.append(stream.load)
             held = streams.value(stream, "kv_device_tokens")
@@ -109,6 +124,8 @@ class Stepper:
             pair_count=sum(p.new_tokens * (p.prefix_tokens + (p.new_tokens + 1) / 2) for p in pieces),
         )
         begin_s = state.now_s
+        if loads and state.settings.load_overlap is LoadOverlap.NONE:
+            state.now_s, loads = max(state.now_s, state.transfers.run_until_done(loads)), []
         step_s = state.performance.step_s(work) * self._slowdown_ratio + state.settings.step_overhead_s
         state.now_s += step_s
         state.transfers.advance(state.now_s)

@@ -32,6 +32,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True, frozen=True):
     request_count: int | None = None
     rates: str | None = None
     speedup: float = 1.0
+    max_tokens: int | None = None  # that clients ask for, and all that a scheduler knows; None: the true length
 
 
 def make_requests(spec: WorkloadSpec, seed: int) -> list[SimRequest]:
@@ -49,7 +50,11 @@ def make_requests(spec: WorkloadSpec, seed: int) -> list[SimRequest]:
         rates_tok_s = parse_rates(spec.rates).assign(count, generator(seed, "rates"))
     inputs = _lengths(spec.input_tokens, "input-tokens", "input-lengths", arrivals, count, seed)
     outputs = _lengths(spec.output_tokens, "output-tokens", "lengths", arrivals, count, seed)
-    return [SimRequest(*row) for row in zip(times_s, inputs, outputs, rates_tok_s, strict=True)]
+    told = [None if spec.max_tokens is None else max(spec.max_tokens, tokens) for tokens in outputs]
+    return [
+        SimRequest(arrival_s, prompt, output, rate_tok_s, max_tokens=most)
+        for arrival_s, prompt, output, rate_tok_s, most in zip(times_s, inputs, outputs, rates_tok_s, told, strict=True)
+    ]
 
 
 def _lengths(law: str, field: str, subject: str, arrivals: Arrivals, count: int, seed: int) -> list[int]:

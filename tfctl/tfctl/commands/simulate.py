@@ -79,6 +79,16 @@ def simulate(
             "--output-tokens", metavar="LAW", show_default=False, help="The same. Default: normal:1024, or the trace's."
         ),
     ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="What clients ask for, all that schedulers know of lengths. Default: each answer's true length.",
+        ),
+    ] = None,
     rates: Annotated[
         str, typer.Option("--rates", metavar="MIX", help="Reading rates in tok/s: 6, 15:0.4,20:0.6, or none.")
     ] = "6",
@@ -184,6 +194,7 @@ def simulate(
         request_count=request_count,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        max_tokens=max_tokens,
         rates=None if rates == NOBODY else rates,
         speedup=speedup,
         kv_tokens=kv_tokens,

@@ -18,6 +18,7 @@ class SimulateOptions:
     request_count: int | None
     input_tokens: str | None
     output_tokens: str | None
+    max_tokens: int | None
     rates: str | None
     speedup: float
     kv_tokens: int | None

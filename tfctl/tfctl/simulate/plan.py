@@ -73,6 +73,7 @@ def simulate_plan(options: SimulateOptions) -> SimulatePlan:
         output_tokens=spec.output_tokens,
         rates=spec.rates,
         speedup=spec.speedup,
+        max_tokens=spec.max_tokens,
     )
     return SimulatePlan(setup, _engine(setup), workload, {key: str(value) for key, value in changes.items()})
 
@@ -105,6 +106,7 @@ def _workload(options: SimulateOptions) -> WorkloadSpec:
         request_count=options.request_count or arrivals.usual_count or _USUAL_REQUESTS,
         rates=options.rates,
         speedup=options.speedup,
+        max_tokens=options.max_tokens,
     )
 
 

@@ -110,7 +110,8 @@ def _reschedule(turn: Turn) -> None:
     order = _local_search(
         turn, rows, exchange.claims.tokens, np.lexsort(_priority_keys(view, rows, mine)).tolist(), terms.lead_s
     )
-    room = min(working_set(view, turn.running.size), view.engine.slot_count) - turn.running.size - len(turn.starts)
+    staying_count = turn.running.size - exchange.gone_count
+    room = min(working_set(view, turn.running.size), view.engine.slot_count) - staying_count - len(turn.starts)
     for index in order:
         if index == first:
             continue
@@ -123,7 +124,8 @@ def _reschedule(turn: Turn) -> None:
             return safe(number, leaving) if buffers[number] > buffer else None
 
         cause = Cause.FIRST_TOKEN if terms.is_first[index] else Cause.RESCUE
-        if not exchange.swap(index, cause, outranked) and turn.ledger.slots <= 0:
+        is_full = room <= 0 or turn.ledger.slots <= 0
+        if not exchange.swap(index, cause, outranked, takes_place=room <= 0) and is_full:
             break  # sorted by value: nobody behind outranks more
     exchange.close()
 

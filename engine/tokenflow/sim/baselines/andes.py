@@ -5,14 +5,16 @@ At each decision, while not everybody fits: for some batch sizes B between the l
 the fastest reader and the most that memory holds, requests are ranked by (QoE if served at that speed - QoE if not) /
 context length, and the B best that fit are the candidate; the B with the greatest sum wins. Then joins and leaves are
 let through pair by pair, best first, while the net change (gain, less what the leaver loses, less the stall that the
-join's prefill causes everybody else) is above zero. Preemption by swap or by recompute, whichever a profile finds
-cheaper for a usual context.
+join's prefill causes everybody else, on top of those let through before) is above zero. Preemption by swap or by
+recompute, whichever a profile finds cheaper for a usual context; KV leaves the device only for others' KV, not for a
+slot.
 
 Simplified: B is searched on a grid of eight, decisions are `interval_s` apart (1 s in the port of TokenFlow's
 authors), the horizon is fixed, and a reader's lag is followed with even reading between decisions.
 """
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 
@@ -47,7 +49,7 @@ class Andes:
         interval_s: float = INTERVAL_S,
         horizon_s: float = HORIZON_S,
     ) -> None:
-        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=swaps)
+        self.rules = StepRules(StepStyle.SEPARATE, chunk_tokens, uses_host=swaps, joins_decode=True)
         self._swaps = swaps
         self._pause = Action.PAUSE_OFFLOAD if swaps else Action.PAUSE_DROP
         self._interval_s = interval_s
@@ -84,6 +86,7 @@ class Andes:
     def _relieve(self, look: Look, draft: Draft, readers: Readers, growth: float) -> None:
         """Memory is about to be full: whoever loses least leaves. One always stays."""
         view, rows = look.view, draft.running
+        self._release_kept(draft, growth, ())
         tok_s = 1.0 / look.performance.step_s(StepWork(rows.size, float(view.context_tokens[rows].sum())))
         gain = readers.served(self._horizon_s, tok_s, np.zeros(len(view))) - readers.waiting(self._horizon_s)
         for row in rows[np.lexsort((-view.serial[rows], gain[rows]))].tolist()[:-1]:
@@ -156,18 +159,33 @@ class Andes:
         joins.sort(key=lambda row: -gain[row])
         leaves.sort(key=lambda row: gain[row])
         growth = draft.growth_tokens(HEADROOM_STEPS)
+        spent_s = 0.0  # by the joins so far: whoever stays has lived on its text for so long already
         for row in joins:
+            self._release_kept(draft, growth + draft.need_tokens(row), wanted)
             victims, cost = self._victims(draft, row, leaves, gain, growth)
             if victims is None:
                 continue
             stays = np.setdiff1d(draft.running, np.array(victims, np.intp))
-            stall = float(readers.stalled(self._horizon_s, float(lead_s[row]))[stays].sum())
-            if gain[row] - cost - stall <= 0.0:
+            before, after = (
+                readers.stalled(self._horizon_s, s)[stays] for s in (spent_s, spent_s + float(lead_s[row]))
+            )
+            if gain[row] - cost - float((after - before).sum()) <= 0.0:
                 break
+            spent_s += float(lead_s[row])
             for victim in victims:
-                draft.pause(victim, self._pause)
+                lacks_room = draft.free_tokens < growth + draft.need_tokens(row)
+                draft.pause(victim, self._pause if lacks_room or not self._swaps else Action.PAUSE_KEEP)
                 leaves.remove(victim)
             draft.start(row, Cause.SHARE if victims else Cause.FREE_PLACE)
+
+    def _release_kept(self, draft: Draft, needed_tokens: float, wanted: Collection[int]) -> None:
+        """KV that paused streams keep on the device goes before anybody is taken out for its room, the latest first."""
+        kept = draft.seekers[draft.view.kv_device_tokens[draft.seekers] > 0]
+        for row in kept.tolist()[::-1]:
+            if draft.free_tokens >= needed_tokens:
+                return
+            if row not in wanted and row not in draft.released:
+                draft.release(row)
 
     def _victims(
         self, draft: Draft, row: int, leaves: list[int], gain: Floats, growth: float

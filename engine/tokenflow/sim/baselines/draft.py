@@ -38,6 +38,7 @@ class Draft:
         self.pauses: list[Decision] = []
         self.starts: list[Decision] = []
         self._releases: list[Release] = []
+        self.released: set[int] = set()
         self._blocked: list[int] = []
         self._uses_host = uses_host
 
@@ -117,6 +118,7 @@ class Draft:
         if self.host_takes(row):
             written = self.unwritten_tokens(row)
             self.host_tokens -= written
+        self.released.add(row)
         self._releases.append(Release(self.view.rids[row], row, int(held), int(written)))
         self.free_tokens += self.pages(held)
 

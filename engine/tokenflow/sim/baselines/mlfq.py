@@ -47,7 +47,7 @@ class Mlfq:
     name = "mlfq"
 
     def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
-        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True)
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True, joins_decode=True)
         self._jobs: dict[str, _Job] = {}
         self._next_place = 0
         self._now_s: float | None = None

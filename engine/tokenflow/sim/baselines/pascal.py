@@ -36,7 +36,7 @@ class Pascal:
     name = "pascal"
 
     def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
-        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True)
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True, joins_decode=True)
         self._rounds: dict[str, _Round] = {}
         self._next_place = 0
 
