@@ -85,6 +85,9 @@ def _varied(
 
 _BASE = (*_RTX4090, *_S_L, "normal:2048", "--arrivals", "burst:60")
 _B = (*_RTX4090, *_L_L, "normal:2048", "--arrivals", "burst:80")
+_LARGE_BURST = (*_h200("0.3"), *_L_L, "normal:4096", "--arrivals", "burst:200")
+_POISSON = (*_h200("0.3"), *_S_L, "normal:4096", "--arrivals", "poisson:10", "--requests", "300")
+TOLD = ("tokenflow", "fcfs", "sglang-priority")
 _STEADY = ("--gpu", "h200", "--model", "llama3-8b", "--mem-fraction", "0.3", "--host-gb", "512", "--max-running", "128",
            *_RATE, *_S_L, "normal:1024", "--requests", "600")  # fmt: skip
 _SCALE = ("--gpu", "h200", "--model", "llama3-8b", "--mem-fraction", "0.3", "--host-gb", "512", *_RATE,
@@ -158,6 +161,22 @@ TABLES = (
         [
             *_varied(_BASE, "safety factor", "--tune safety_factor={}", ("1", "1.5", "3", "20"), ("tokenflow",)),
             *_varied(_BASE, "quantum s", "--tune quantum_s={}", ("0.5", "1", "3", "6", "12"), ("tokenflow",)),
+        ],
+    ),
+    Table(
+        "told",
+        "What schedulers are told of lengths",
+        "In all other tables each request asks for as many tokens as its answer has, so that who looks at `max_tokens` "
+        "knows its length: our `share` and the spare tokens beyond the cap count a tenth of it, `fcfs` and "
+        "`sglang-priority` reserve memory by it. Here clients ask for more: set-up (a) on the RTX 4090 (answers of "
+        "about 2,048 tokens) and (b) and (d) on the H200 at 0.3 (4,096).",
+        [
+            Case("4090 (a), true lengths", _BASE, TOLD),
+            *_varied(_BASE, "4090 (a), max_tokens", "--max-tokens {}", ("4096", "16384"), TOLD),
+            Case("H200 (b), true lengths", _LARGE_BURST, TOLD[:2]),
+            *_varied(_LARGE_BURST, "H200 (b), max_tokens", "--max-tokens {}", ("16384",), TOLD[:2]),
+            Case("H200 (d), true lengths", _POISSON, TOLD[:2]),
+            *_varied(_POISSON, "H200 (d), max_tokens", "--max-tokens {}", ("16384",), TOLD[:2]),
         ],
     ),
     Table(
