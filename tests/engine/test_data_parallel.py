@@ -96,7 +96,7 @@ def test_a_request_is_held_wherever_it_runs(two: Rig):
 
 async def _hold_two(rig: Rig) -> None:
     plans = [
-        StreamPlan(index=n, arrival_s=0.0, prompt=f"Tell me of the sea, {n}.", rate_tok_s=10.0, max_tokens=1500)
+        StreamPlan(index=n, arrival_s=0.0, prompt=f"Tell me of the sea, {n}.", rate_tok_s=10.0, max_tokens=600)
         for n in range(2)
     ]
     streaming = asyncio.create_task(LoadRun(endpoint(rig), plans).execute())
@@ -111,7 +111,7 @@ async def _hold_two(rig: Rig) -> None:
         assert explained.returncode == 0, explained.stderr
     for rid in (first, second):
         assert (await asyncio.to_thread(rig.tfctl, "resume", rid)).returncode == 0
-    result = await asyncio.wait_for(streaming, 120.0)
-    assert [(stream.error, stream.token_count) for stream in result.streams] == [(None, 1500)] * 2
+    result = await asyncio.wait_for(streaming, 300.0)
+    assert [(stream.error, stream.token_count) for stream in result.streams] == [(None, 600)] * 2
     unknown = await asyncio.to_thread(rig.tfctl, "pause", "tf-nobody")
     assert unknown.returncode == 1, unknown.stderr
