@@ -240,6 +240,16 @@ def test_past_the_bound_one_goes_first_whoever_has_to_make_room():
     assert swaps_of(decide(old, within_quantum)) == []
 
 
+def test_nobody_passes_who_is_past_the_bound():
+    """It needs all four pages' worth, and one has served its quantum: a newcomer does not take that one's place."""
+    old = waiting("old", arrival_s=NOW_S - 30.0, context_tokens=900.0)
+    ready = running("ready", 9.0)
+    busy = [running(f"busy{i}", 9.0, since_s=NOW_S - 0.1) for i in range(3)]
+    engine = engine_with(slot_count=4, slots_free=0, kv_total_tokens=1000, kv_free_tokens=600)
+    assert swaps_of(decide(waiting("new"), ready, *busy, engine=engine)) == [("ready", "new")]
+    assert swaps_of(decide(old, waiting("new"), ready, *busy, engine=engine)) == []
+
+
 def test_a_reader_counts_as_starving_only_while_dry():
     long_paused = paused("p", 3.0, since_s=NOW_S - 500.0)
     assert swaps_of(decide(long_paused, running("r", 0.1))) == []
@@ -373,6 +383,19 @@ def test_carry_is_handed_on():
     assert Carry(now_s=4.9).elapsed_s(5.0) == pytest.approx(0.1)
     assert Carry(now_s=6.0).elapsed_s(5.0) == 0.0
     assert Carry(now_s=0.0).elapsed_s(500.0) == 0.5
+
+
+def test_what_a_prefill_has_yet_to_allocate_is_made_free_too():
+    """2,000 of 2,500 free tokens are promised to `f`: for `w` a droppable copy has to go, though 1,400 fit as it is."""
+    filling = RequestView("f", RequestState.PREFILLING, context_tokens=4_000, kv_device_tokens=2_000)
+    kept = paused("kept", 9.0, context_tokens=1_000, kv_device_tokens=1_000, kv_host_tokens=1_000, kv_both_tokens=1_000)
+    newcomer = waiting("w", context_tokens=1_300, remaining_tokens=50.0)
+    engine = engine_with(slot_count=4, slots_free=3, kv_total_tokens=6_000, kv_free_tokens=2_500)
+    made = decide(filling, kept, newcomer, engine=engine)
+    assert "w" in [start.rid for start in made.starts]
+    released = sum(release.tokens for release in made.releases)
+    claimed = 2_001 + 1_300
+    assert released >= claimed - 2_500
 
 
 def test_prefilling_and_loading_requests_are_left_alone():

@@ -28,7 +28,7 @@ SLOTS, TOK_S = 4, 20.0
 
 def note_admitted(engine, view):
     if engine.carry.is_overloaded:
-        inside = admitted(view)
+        inside = admitted(view, Tunables())
         rids = {rid for rid, is_in in zip(view.rids, inside, strict=True) if is_in}
         engine.inside[engine.now_s] = rids, float(needed_rates(view)[inside].sum())
 
@@ -176,9 +176,13 @@ def test_a_claim_beyond_what_one_stream_can_get_does_not_count():
 
 
 def test_the_admitted_are_the_oldest_that_fit():
-    assert admitted(view_of(40.0, 50.0, 10.0, 5.0, slot_count=2)).tolist() == [True, True, True, False]
-    assert admitted(view_of(40.0, 70.0, 10.0, slot_count=1)).tolist() == [True, False, False]  # nobody overtakes
-    assert admitted(view_of(500.0, 1.0, slot_count=1)).tolist() == [True, False]  # the oldest is always in
+    assert admitted(view_of(40.0, 50.0, 10.0, 5.0, slot_count=2), Tunables()).tolist() == [True, True, True, False]
+    assert admitted(view_of(40.0, 70.0, 10.0, slot_count=1), Tunables()).tolist() == [
+        True,
+        False,
+        False,
+    ]  # nobody overtakes
+    assert admitted(view_of(500.0, 1.0, slot_count=1), Tunables()).tolist() == [True, False]  # the oldest is always in
 
 
 def test_a_reader_with_much_unread_keeps_nobody_out():
@@ -186,9 +190,17 @@ def test_a_reader_with_much_unread_keeps_nobody_out():
     view = view_of(60.0, 60.0, 60.0, slot_count=1)
     assert needed_rates(replace(view, unread_tokens=np.array([0.0, 900.0, 2_000.0]))).tolist() == [60.0, 30.0, 0.0]
     assert needed_rates(replace(view, unread_tokens=np.array([-5.0, np.nan, 0.0]))).tolist() == [60.0, 60.0, 60.0]
-    assert admitted(view).tolist() == [True, False, False]
-    assert admitted(replace(view, unread_tokens=np.array([1_800.0, 900.0, 0.0]))).tolist() == [True, True, True]
-    assert admitted(replace(view, unread_tokens=np.array([900.0, 0.0, 0.0]))).tolist() == [True, True, False]
+    assert admitted(view, Tunables()).tolist() == [True, False, False]
+    assert admitted(replace(view, unread_tokens=np.array([1_800.0, 900.0, 0.0])), Tunables()).tolist() == [
+        True,
+        True,
+        True,
+    ]
+    assert admitted(replace(view, unread_tokens=np.array([900.0, 0.0, 0.0])), Tunables()).tolist() == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_runs_are_as_long_as_swaps_are_dear():
@@ -221,24 +233,28 @@ def test_runs_are_as_long_as_swaps_are_dear():
 def test_no_slot_stands_empty_for_fast_readers():
     """Two ask for all of capacity, which two slots of four do not reach: the others run beside them."""
     fast = view_of(50.0, 50.0, 50.0, 50.0, 50.0, slot_count=4)
-    assert admitted(fast).tolist() == [True, True, True, True, False]
+    assert admitted(fast, Tunables()).tolist() == [True, True, True, True, False]
     big = replace(fast, context_tokens=np.array([400.0, 400.0, 400.0, 10.0, 10.0]))
-    assert admitted(big).tolist() == [True, True, False, False, False]  # side by side means on the device
+    assert admitted(big, Tunables()).tolist() == [True, True, False, False, False]  # side by side means on the device
 
 
 def test_the_admitted_fit_into_both_memories():
     view = view_of(1.0, 1.0, 1.0)
     big = replace(view, context_tokens=np.array([600.0, 600.0, 10.0]))
-    assert admitted(big).tolist() == [True, False, False]
-    assert admitted(replace(big, engine=replace(view.engine, host_total_tokens=300.0))).tolist() == [True, True, True]
+    assert admitted(big, Tunables()).tolist() == [True, False, False]
+    apart, ahead = Tunables(write_through=False), Tunables()
+    small, large = (replace(big, engine=replace(view.engine, host_total_tokens=size)) for size in (300.0, 1210.0))
+    assert admitted(small, apart).tolist() == [True, True, True]
+    assert admitted(small, ahead).tolist() == [True, False, False], "copies of those who run fill it"
+    assert admitted(large, ahead).tolist() == [True, True, True]
 
 
 def test_what_can_never_run_and_what_is_held_takes_nobody_s_place():
     view = view_of(60.0, 60.0, 40.0)
     huge = replace(view, context_tokens=np.array([5_000.0, 10.0, 10.0]))
-    assert admitted(huge).tolist() == [False, True, True]
+    assert admitted(huge, Tunables()).tolist() == [False, True, True]
     held = replace(view, is_held=np.array([True, False, False]))
-    assert admitted(held).tolist() == [False, True, True]
+    assert admitted(held, Tunables()).tolist() == [False, True, True]
 
 
 def test_someone_outside_leaves_for_someone_inside():
@@ -260,11 +276,11 @@ def test_someone_outside_leaves_for_someone_inside():
 
 
 def test_the_edges_of_the_admitted_set():
-    assert admitted(view_of(60.0, 40.0)).tolist() == [True, True]  # exactly the capacity
+    assert admitted(view_of(60.0, 40.0), Tunables()).tolist() == [True, True]  # exactly the capacity
     view = view_of(1.0, 1.0)
     exact = replace(view, context_tokens=np.array([500.0, 500.0]))
-    assert admitted(exact).tolist() == [True, True]  # exactly the memory
+    assert admitted(exact, Tunables()).tolist() == [True, True]  # exactly the memory
     whole = replace(view, context_tokens=np.array([1_000.0, 1.0]))
-    assert admitted(whole).tolist() == [False, True]  # as large as the pool: cannot run
+    assert admitted(whole, Tunables()).tolist() == [False, True]  # as large as the pool: cannot run
     done = replace(view_of(90.0, 20.0), state=np.array([6, 2], np.int8))
-    assert admitted(done).tolist() == [False, True]
+    assert admitted(done, Tunables()).tolist() == [False, True]

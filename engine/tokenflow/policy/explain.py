@@ -25,7 +25,7 @@ def explain(view: View, tunables: Tunables, plan: Plan, rid: str) -> Explanation
     row = view.row_of(rid)
     stands = standing(view, tunables, plan)
     code = int(view.state[row])
-    terms = _common_terms(view, plan, row)
+    terms = _common_terms(view, tunables, plan, row)
     if code == RUNNING:
         terms |= _running_terms(view, tunables, row)
     elif code <= PREEMPTED:
@@ -47,7 +47,7 @@ def explain(view: View, tunables: Tunables, plan: Plan, rid: str) -> Explanation
     )
 
 
-def _common_terms(view: View, plan: Plan, row: int) -> dict[str, Term]:
+def _common_terms(view: View, tunables: Tunables, plan: Plan, row: int) -> dict[str, Term]:
     engine, carry = view.engine, plan.carry
     return {
         "unread_tokens": float(view.unread_tokens[row]),
@@ -64,7 +64,7 @@ def _common_terms(view: View, plan: Plan, row: int) -> dict[str, Term]:
         "demand_tok_s": float(demand_rates(view).sum()),
         "demand_ratio": carry.demand_ratio,
         "is_overloaded": carry.is_overloaded,
-        "is_admitted": bool(admitted(view)[row]) if carry.is_overloaded else None,
+        "is_admitted": bool(admitted(view, tunables)[row]) if carry.is_overloaded else None,
         "is_held": bool(view.is_held[row]),
         "swap_credit": carry.swap_credit,
     }

@@ -73,8 +73,8 @@ class Rotation:
             if ledger.slots > 0:
                 turn.blocked.append(self._rows[place])
             is_served = want != NOTHING and may_swap and self._open[want] and self._swap(place, want)
-            if want == BOUND and not is_served and ledger.slots > 0:
-                break  # nobody passes: the pages that come free are for this one
+            if want == BOUND and not is_served:
+                break  # nobody passes: the places and pages that come free are for this one
             if ledger.slots <= 0 and not (may_swap and any(self._open[FIRST:])):
                 break
         turn.leave(self._gone)

@@ -113,9 +113,9 @@ def _switch(carry: Carry, tunables: Tunables, ratio: float, elapsed_s: float) ->
     return OverloadState(not carry.is_overloaded, ratio, 0.0, carry.switch_count + 1)
 
 
-def admitted(view: View) -> NDArray[np.bool_]:
+def admitted(view: View, tunables: Tunables) -> NDArray[np.bool_]:
     """In overload: the oldest streams that capacity can supply for the next 30 s and whose KV fits device and host
-    memory together, and at least as many as can run side by side.
+    memory, and at least as many as can run side by side.
 
     A stream needs r·30 s tokens less what it has unread. Who has just begun asks for its whole rate; a reader with
     30 s of runway for nothing yet, and does not keep others out while it reads on.
@@ -126,7 +126,9 @@ def admitted(view: View) -> NDArray[np.bool_]:
     """
     capacity_tok_s = view.engine.capacity_tok_s
     assert capacity_tok_s is not None
-    memory_tokens = max(view.engine.kv_total_tokens, 0.0) + max(view.engine.host_total_tokens, 0.0)
+    device_tokens, host_tokens = max(view.engine.kv_total_tokens, 0.0), max(view.engine.host_total_tokens, 0.0)
+    # What is written ahead lies on both: a small host pool is full of copies of those who run.
+    memory_tokens = max(device_tokens, host_tokens) if tunables.write_through else device_tokens + host_tokens
     order = np.lexsort((view.serial, view.arrival_s))
     can_run = (view.state < FINISHED) & ~view.is_held & (view.context_tokens < view.engine.kv_total_tokens)
     order = order[can_run[order]]

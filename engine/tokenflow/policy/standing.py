@@ -35,15 +35,15 @@ def standing(view: View, tunables: Tunables, plan: Plan) -> Standing:
     required_s = tunables.safety_factor * (away.evict_s + away.load_s + view.engine.costs.schedule_s)
     safe = runway_s >= required_s
     running = view.state == RUNNING
-    return Standing(runway_s, required_s, safe & running & view.may_pause, _reasons(view, plan, safe))
+    return Standing(runway_s, required_s, safe & running & view.may_pause, _reasons(view, tunables, plan, safe))
 
 
-def _reasons(view: View, plan: Plan, safe: NDArray[np.bool_]) -> list[Reason | None]:
+def _reasons(view: View, tunables: Tunables, plan: Plan, safe: NDArray[np.bool_]) -> list[Reason | None]:
     found: list[Reason | None] = [None] * len(view)
     for row in (view.state == RUNNING).nonzero()[0].tolist():
         found[row] = Reason.RUNNING_SURPLUS if safe[row] else Reason.RUNNING_STARVING
     waiting = (view.state == WAITING).nonzero()[0].tolist()
-    outside = ~admitted(view) if plan.is_overloaded and waiting else None
+    outside = ~admitted(view, tunables) if plan.is_overloaded and waiting else None
     for row in waiting:
         shut_out = outside is not None and outside[row]
         found[row] = Reason.OVERLOAD_FCFS if shut_out else Reason.WAITING_CAPACITY

@@ -18,7 +18,7 @@ from tokenflow.policy.view import View
 def decide(view: View, tunables: Tunables) -> Plan:
     """One decision. Returns at once where nobody wants a place and memory is ample."""
     turn = begin(view, tunables)
-    inside = admitted(view) if turn.is_overloaded else None
+    inside = admitted(view, turn.tunables) if turn.is_overloaded else None
     if inside is not None:
         turn.tunables = in_overload(view, tunables, has_excess=not inside[turn.seekers].all())
     if turn.seekers.size:
