@@ -75,7 +75,7 @@ class RequestView:
     is_first_run: bool = True
     context_tokens: float = 0.0  # KV needed on the device to run
     remaining_tokens: float = 1e9  # tokens to come at most
-    length_tokens: float = 1e9  # max_tokens, or the average length of its class if that is less
+    length_tokens: float = 1e9  # max_tokens
     kv_device_tokens: float = 0.0  # for a waiting request: its prefix, where a live request holds it there
     kv_host_tokens: float = 0.0
     kv_both_tokens: float = 0.0
