@@ -250,6 +250,16 @@ def test_nobody_passes_who_is_past_the_bound():
     assert swaps_of(decide(old, waiting("new"), ready, *busy, engine=engine)) == []
 
 
+def test_past_the_bound_it_may_take_more_victims_than_the_credit_holds():
+    old = waiting("old", arrival_s=NOW_S - 30.0, context_tokens=900.0)
+    ready = [running(f"ready{i}", 9.0) for i in range(4)]
+    engine = engine_with(slot_count=4, slots_free=0, kv_total_tokens=1000, kv_free_tokens=600)
+    made = decide(old, *ready, engine=engine, max_swaps_per_s=1.0)
+    assert len(made.pauses) > 1
+    assert [start.rid for start in made.starts] == ["old"]
+    assert decide(waiting("new", context_tokens=900.0), *ready, engine=engine, max_swaps_per_s=1.0).pauses == ()
+
+
 def test_a_reader_counts_as_starving_only_while_dry():
     long_paused = paused("p", 3.0, since_s=NOW_S - 500.0)
     assert swaps_of(decide(long_paused, running("r", 0.1))) == []

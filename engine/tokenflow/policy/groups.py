@@ -159,7 +159,8 @@ class Rotation:
         chosen = self._collect(victims, place, want, must_be_safe=True)
         if not chosen and want == BOUND:
             chosen = self._collect(victims, place, want, must_be_safe=False)
-        if not chosen or len(chosen) > turn.swap_credit:
+        # Who is past the bound may need more victims than the credit ever holds, and nobody passes it.
+        if not chosen or (len(chosen) > turn.swap_credit and want != BOUND):
             self._open[want] = False
             self._is_first_left |= want == FIRST
             return False
