@@ -49,7 +49,7 @@ class EngineProcess:
         self.started_s = time.monotonic()
         self.serving_since_s: float | None = None
         self.link_folder = link_folder
-        self.schedulers = SchedulerBook()
+        self.schedulers = SchedulerBook(lambda: len(link.bound_sockets(link_folder, link.TELEMETRY_SOCKET)))
         self.requests = RequestBook()
         self.frontend_reply: link.Reply | None = None
         self.command_reply: link.Reply | None = None  # the scheduler's last one

@@ -21,12 +21,14 @@ _MOST_LAST = (Mode.OFF, Mode.OBSERVE, Mode.ENFORCE)
 def merged(all_telemetry: Sequence[Telemetry], *, is_complete: bool = True) -> Telemetry:
     """`all_telemetry`: the latest of each scheduler that has been heard, the first one's first; at least one.
 
-    Modes that differ count as the lesser one. Percentiles are those of the slowest scheduler: they cannot be added. The
-    step that is told of is the oldest of those in progress. `is_complete`: all have been heard; else Γ is not known.
+    Modes that differ count as the lesser one, without those of plugins that have turned themselves off. Percentiles are
+    those of the slowest scheduler: they cannot be added. The step that is told of is the oldest of those in progress.
+    `is_complete`: all have been heard; else Γ is not known.
     """
     first = all_telemetry[0]
     if len(all_telemetry) == 1 and is_complete:
         return first
+    at_it = [one for one in all_telemetry if one.plugin is not PluginState.DISABLED] or all_telemetry
     at_work = [one for one in all_telemetry if one.has_work]
     return msgspec.structs.replace(
         first,
@@ -37,7 +39,7 @@ def merged(all_telemetry: Sequence[Telemetry], *, is_complete: bool = True) -> T
         if at_work
         else _greatest(one.last_step_s for one in all_telemetry),
         has_work=any(one.has_work for one in all_telemetry),
-        mode=min((one.mode for one in all_telemetry), key=_MOST_LAST.index),
+        mode=min((one.mode for one in at_it), key=_MOST_LAST.index),
         overload=any(one.overload for one in all_telemetry),
         revision=sum(one.revision for one in all_telemetry),
         fault_count=sum(one.fault_count for one in all_telemetry),

@@ -1,6 +1,6 @@
 """What the engine's schedulers have said last: of each, and of all together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tokenflow.link import Telemetry
@@ -18,9 +18,13 @@ class _Heard:
 
 
 class SchedulerBook:
-    """One engine's. With one scheduler, `whole` is its telemetry as it came."""
+    """One engine's. With one scheduler, `whole` is its telemetry as it came.
 
-    def __init__(self) -> None:
+    `bound_count` says how many have bound their sockets: one that could not be attached is not waited for.
+    """
+
+    def __init__(self, bound_count: Callable[[], int] | None = None) -> None:
+        self._bound_count = bound_count
         self._heard: dict[int, _Heard] = {}
         self._whole: Telemetry | None = None
 
@@ -58,7 +62,9 @@ class SchedulerBook:
     def is_complete(self) -> bool:
         """Whether every scheduler with a link has been heard."""
         expected = max((heard.telemetry.watched_count for heard in self._heard.values()), default=1)
-        return len(self._heard) >= expected
+        if len(self._heard) >= expected:
+            return True
+        return self._bound_count is not None and 0 < self._bound_count() <= len(self._heard)
 
     @property
     def heard_s(self) -> float | None:

@@ -13,6 +13,7 @@ import msgspec
 import zmq.asyncio
 
 from tokenflow import link
+from tokenflow.errors import TimedOutError
 from tokenflow.policy.states import Mode
 from tokenflow.wire import PluginState
 from tokenflowd.command_channel import CommandChannel
@@ -43,7 +44,7 @@ class SchedulerChannels:
         if len(self._channels) == 1:
             return await self._channels[0].ask(command)
         if isinstance(command, _OF_ONE_REQUEST):
-            return _of_its_owner(await self._ask_all([command] * len(self._channels)))
+            return await self._ask_its_owner(command)
         if isinstance(command, link.Tune):
             return await self._tune(command)
         if isinstance(command, link.SetMode) and command.mode is Mode.ENFORCE:
@@ -53,6 +54,28 @@ class SchedulerChannels:
     async def _ask_all(self, commands: Sequence[link.Command]) -> list[_Answer]:
         asked = (channel.ask(command) for channel, command in zip(self._channels, commands, strict=True))
         return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    async def _ask_its_owner(self, command: link.Command) -> link.Reply:
+        """Only the scheduler that has the request does anything. Where one is silent, it may be that one."""
+        asked = [asyncio.ensure_future(channel.ask(command)) for channel in self._channels]
+        replies: list[link.Reply] = []
+        silent: BaseException | None = None
+        try:
+            for answer in asyncio.as_completed(asked):
+                try:
+                    replies.append(await answer)
+                except TimedOutError as error:
+                    silent = error
+                    continue
+                if replies[-1].error_code not in _LEAST_TELLING_LAST:
+                    return replies[-1]
+        finally:
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        if silent is not None:
+            raise silent
+        return min(replies, key=lambda reply: _LEAST_TELLING_LAST.index(str(reply.error_code)))
 
     async def _state(self) -> list[link.Reply]:
         answers = await self._ask_all([link.Ping()] * len(self._channels))
@@ -122,20 +145,8 @@ def _common(answers: Sequence[_Answer]) -> link.Reply:
         if isinstance(answer, BaseException):
             raise answer
     replies = [answer for answer in answers if isinstance(answer, link.Reply)]
-    telling = [reply for reply in replies if not _is_off(reply)] or replies
+    telling = [reply for reply in replies if reply.plugin is not PluginState.DISABLED] or replies
     refused = next((reply for reply in telling if reply.error_code is not None), None)
     first = telling[0]
     odd = next((reply for reply in telling if (reply.mode, reply.tunables) != (first.mode, first.tunables)), first)
     return msgspec.structs.replace(refused or odd, revision=sum(reply.revision for reply in replies))
-
-
-def _of_its_owner(answers: Sequence[_Answer]) -> link.Reply:
-    """Only the scheduler that has the request does anything. Where one is silent, it may be that one."""
-    replies = [answer for answer in answers if isinstance(answer, link.Reply)]
-    for reply in replies:
-        if reply.error_code is None or reply.error_code not in _LEAST_TELLING_LAST:
-            return reply
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return min(replies, key=lambda reply: _LEAST_TELLING_LAST.index(str(reply.error_code)))

@@ -17,7 +17,7 @@ from tokenflow.errors import (
 )
 from tokenflow.locations import engine_records
 from tokenflow.policy.states import Mode
-from tokenflow.wire import ModeDocument
+from tokenflow.wire import ModeDocument, PluginState
 
 DEFAULT_LIMIT_S = 5.0
 
@@ -39,13 +39,14 @@ def ask_mode(explicit: Path | None, wanted: Mode | None, limit_s: float | None) 
         who = f"uid={os.getuid()} pid={os.getpid()}, directly"
         _ask_all(schedulers, link.SetMode(mode=wanted, deadline_s=until_s, who=who), until_s, path)
     replies = _ask_all(schedulers, link.Ping(), until_s, path)
-    modes = {reply.mode for reply in replies}
+    at_it = [reply for reply in replies if reply.plugin is not PluginState.DISABLED] or replies
+    modes = {reply.mode for reply in at_it}
     if len(modes) > 1:
         raise OperationError(
             f"the engine's schedulers are in modes {', '.join(sorted(str(mode) for mode in modes))}",
             hint="bring them together: tfctl mode off --direct",
         )
-    return ModeDocument(profile=record.profile, mode=replies[0].mode, revision=sum(reply.revision for reply in replies))
+    return ModeDocument(profile=record.profile, mode=at_it[0].mode, revision=sum(reply.revision for reply in replies))
 
 
 def _find_record(explicit: Path | None) -> tuple[_Record, Path]:
@@ -54,7 +55,7 @@ def _find_record(explicit: Path | None) -> tuple[_Record, Path]:
     for path in paths:
         try:
             record = msgspec.json.decode(path.read_bytes(), type=_Record)
-            if (Path(record.link_folder) / link.SCHEDULER_SOCKET).exists():
+            if link.bound_sockets(Path(record.link_folder), link.SCHEDULER_SOCKET):
                 return record, path
         except FileNotFoundError:
             continue

@@ -73,8 +73,9 @@ def test_sums_the_worst_and_the_lesser_mode():
     )
     whole = merged([first, second])
     assert (whole.pid, whole.sent_s, whole.step_count, whole.has_work) == (100, 21.0, 12, True)
+    assert merged([first, msgspec.structs.replace(second, plugin=PluginState.ACTIVE)]).mode is Mode.OBSERVE
     assert (whole.mode, whole.revision, whole.plugin, whole.plugin_detail) == (
-        Mode.OBSERVE,
+        Mode.ENFORCE,
         5,
         PluginState.DISABLED,
         "too many faults",
@@ -141,6 +142,15 @@ def test_one_that_was_never_heard_counts_by_its_silence():
     book.take([message(1, 160.5, has_work=False)])
     assert (book.is_complete, book.heard_s) == (True, 160.0)
     assert book.judge(161.0, LIMITS, serving_since_s=99.5) is EngineState.SERVING
+
+
+def test_one_that_could_not_be_attached_is_not_waited_for():
+    bound = [2]
+    book = SchedulerBook(lambda: bound[0])
+    book.take([message(0, 100.0, has_work=False)])
+    assert not book.is_complete
+    bound[0] = 1
+    assert (book.is_complete, book.heard_s) == (True, 100.0)
 
 
 def test_readers_are_followed_to_when_their_own_scheduler_spoke():
@@ -273,6 +283,9 @@ async def test_a_plugin_that_has_turned_itself_off_is_in_nobodys_way(pair):
     assert (await channels.ask(link.Tune(changes={"quantum_s": 3.0}))).error_code is None
     assert (await channels.ask(link.PauseRequest(rid="tf-1"))).error_code is None
     assert (second.mode, second.values) == (Mode.ENFORCE, {"quantum_s": 3.0})
+    first.values, first.mode = {"quantum_s": 9.0}, Mode.OFF
+    told = await channels.ask(link.Ping())
+    assert (told.mode, told.tunables) == (Mode.ENFORCE, {"quantum_s": 3.0}), "nor what is asked of those at work"
     second.is_disabled = True
     assert (await channels.ask(link.SetMode(mode=Mode.OFF))).error_code == "unsupported"
 

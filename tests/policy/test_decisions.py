@@ -395,19 +395,6 @@ def test_carry_is_handed_on():
     assert Carry(now_s=0.0).elapsed_s(500.0) == 0.5
 
 
-def test_what_a_prefill_has_yet_to_allocate_is_made_free_too():
-    """2,000 of 2,500 free tokens are promised to `f`: for `w` a droppable copy has to go, though 1,400 fit as it is."""
-    filling = RequestView("f", RequestState.PREFILLING, context_tokens=4_000, kv_device_tokens=2_000)
-    kept = paused("kept", 9.0, context_tokens=1_000, kv_device_tokens=1_000, kv_host_tokens=1_000, kv_both_tokens=1_000)
-    newcomer = waiting("w", context_tokens=1_300, remaining_tokens=50.0)
-    engine = engine_with(slot_count=4, slots_free=3, kv_total_tokens=6_000, kv_free_tokens=2_500)
-    made = decide(filling, kept, newcomer, engine=engine)
-    assert "w" in [start.rid for start in made.starts]
-    released = sum(release.tokens for release in made.releases)
-    claimed = 2_001 + 1_300
-    assert released >= claimed - 2_500
-
-
 def test_prefilling_and_loading_requests_are_left_alone():
     rows = [
         RequestView("f", RequestState.PREFILLING, context_tokens=100, kv_device_tokens=10),

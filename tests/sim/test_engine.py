@@ -219,12 +219,13 @@ def test_without_overlap_a_step_waits_for_its_copies():
 
 
 def test_who_joins_the_decode_needs_no_step_of_its_own_to_come_back():
-    """FastServe's jobs go on decoding; under SGLang's rules each return is a prefill step in which nobody decodes."""
+    """Its jobs go on decoding; under SGLang's rules each return is a prefill step in which nobody decodes."""
     requests = burst(6, prompt=20, output=300, rate=10.0)
     joins = make_scheduler("mlfq", Tunables())
     stays = make_scheduler("mlfq", Tunables())
-    assert joins.rules.joins_decode
-    stays.rules = replace(stays.rules, joins_decode=False)
+    joins.rules = replace(joins.rules, joins_decode=True)
+    assert not stays.rules.joins_decode
+    assert make_scheduler("andes", Tunables()).rules.joins_decode
     own, sglang = (simulated(requests, scheduler=scheduler, slots=3) for scheduler in (joins, stays))
     assert own.state.counts.pause_count > 20
     assert own.state.now_s < sglang.state.now_s

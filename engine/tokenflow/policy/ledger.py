@@ -39,7 +39,6 @@ class Ledger:
     unwritten_tokens: float
     host_free_tokens: float
     claimed_tokens: float = 0.0
-    arriving_tokens: float = 0.0  # what prefilling and loading rows have yet to allocate; not among the free ones
     promised_host_tokens: float = 0.0  # of the host's room: what victims write as they leave
     is_idle: bool = False  # nobody holds a slot: then copies are given up too, or nobody might ever start
 
@@ -94,11 +93,11 @@ def open_ledger(view: View, running_count: int) -> Ledger:
         free += float(droppable_tokens(view, paused).sum())
         unwritten = float(unwritten_tokens(view, paused).sum())
     arriving = ((state == PREFILLING) | (state == LOADING)).nonzero()[0]
-    wanted = pages(view, sane_tokens(view.context_tokens[arriving]) + 1.0)
-    lacking = float(sane_tokens(wanted - view.kv_device_tokens[arriving]).sum())
+    if arriving.size:
+        wanted = pages(view, sane_tokens(view.context_tokens[arriving]) + 1.0)
+        free -= float(sane_tokens(wanted - view.kv_device_tokens[arriving]).sum())
     is_idle = running_count == 0 and not arriving.size
-    slots = max(int(engine.slots_free), 0)
-    return Ledger(slots, free - lacking, unwritten, host_free, arriving_tokens=lacking, is_idle=is_idle)
+    return Ledger(max(int(engine.slots_free), 0), free, unwritten, host_free, is_idle=is_idle)
 
 
 def headroom_tokens(view: View) -> int:

@@ -125,10 +125,9 @@ class Turn:
         )
 
     def _releases(self, host_room_tokens: float) -> tuple[Release, ...]:
-        """Nothing, where what is free suffices for the starts, old and new, and for the growth of those who run."""
+        """Nothing, where what is free suffices for the starts and for the growth of those who run."""
         growth = growth_tokens(self.view, self.running)
-        wanted = self.ledger.claimed_tokens + self.ledger.arriving_tokens + growth
-        lacking = wanted - max(self.view.engine.kv_free_tokens, 0.0) - self.freed_tokens
+        lacking = self.ledger.claimed_tokens + growth - max(self.view.engine.kv_free_tokens, 0.0) - self.freed_tokens
         if lacking <= 0.0:
             return ()
         started = {decision.row for decision in self.starts}

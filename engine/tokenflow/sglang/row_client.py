@@ -63,6 +63,7 @@ class RowClient:
         finally:
             for one in asked:
                 one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
         if is_silent:
             raise TimeoutError
         return None

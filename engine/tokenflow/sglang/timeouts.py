@@ -33,7 +33,8 @@ class TimeLimits:
         batches = [batch for batch in scheduler._collect_inflight_batches() if batch is not None]
         running = {req.rid: req for batch in batches for req in batch.reqs}
         self._follow(waiting, running, now_s, is_enforcing=is_enforcing)
-        return [abort for abort in aborts if self._is_due(abort.rid, waiting, running, is_held, now_s)]
+        held = {rid for rid in waiting if is_enforcing and is_held(rid)}
+        return [abort for abort in aborts if self._is_due(abort.rid, waiting, running, held, now_s)]
 
     def _follow(self, waiting: dict[str, Any], running: dict[str, Any], now_s: float, *, is_enforcing: bool) -> None:
         if is_enforcing:
@@ -50,11 +51,11 @@ class TimeLimits:
         rid: str,
         waiting: dict[str, Any],
         running: dict[str, Any],
-        is_held: Callable[[str], bool],
+        held: set[str],
         now_s: float,
     ) -> bool:
         if rid in waiting:
-            return rid not in self._out_since_s and not is_held(rid)
+            return rid not in self._out_since_s and rid not in held
         req, paused_s = running.get(rid), self._paused_s.get(rid, 0.0)
         if req is None or not paused_s:
             return True

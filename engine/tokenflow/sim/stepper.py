@@ -56,7 +56,8 @@ class Stepper:
         steps = batch.most_steps() if batch.size else 0
         if not steps:
             return False
-        self._decode_steps(steps, until_s)
+        # A load that has begun in this very call is no event yet that the engine knows of.
+        self._decode_steps(steps, min(until_s, state.transfers.next_awaited_s()))
         return True
 
     def _join(self) -> None:

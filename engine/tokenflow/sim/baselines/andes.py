@@ -64,6 +64,7 @@ class Andes:
         seekers = draft.seekers
         growth = draft.growth_tokens(HEADROOM_STEPS)
         if draft.growth_tokens(HEADROOM_STEPS // 2) > draft.free_tokens:
+            self._release_kept(draft, growth, ())
             if draft.running.size > 1:
                 self._relieve(look, draft, readers, growth)
             return draft.plan()
@@ -86,7 +87,6 @@ class Andes:
     def _relieve(self, look: Look, draft: Draft, readers: Readers, growth: float) -> None:
         """Memory is about to be full: whoever loses least leaves. One always stays."""
         view, rows = look.view, draft.running
-        self._release_kept(draft, growth, ())
         tok_s = 1.0 / look.performance.step_s(StepWork(rows.size, float(view.context_tokens[rows].sum())))
         gain = readers.served(self._horizon_s, tok_s, np.zeros(len(view))) - readers.waiting(self._horizon_s)
         for row in rows[np.lexsort((-view.serial[rows], gain[rows]))].tolist()[:-1]:
@@ -161,17 +161,17 @@ class Andes:
         growth = draft.growth_tokens(HEADROOM_STEPS)
         spent_s = 0.0  # by the joins so far: whoever stays has lived on its text for so long already
         for row in joins:
-            self._release_kept(draft, growth + draft.need_tokens(row), wanted)
-            victims, cost = self._victims(draft, row, leaves, gain, growth)
+            kept = sum(draft.pages(view.kv_device_tokens.item(other)) for other in self._kept(draft, wanted))
+            victims, cost = self._victims(draft, row, leaves, gain, growth - kept)
             if victims is None:
                 continue
             stays = np.setdiff1d(draft.running, np.array(victims, np.intp))
-            before, after = (
-                readers.stalled(self._horizon_s, s)[stays] for s in (spent_s, spent_s + float(lead_s[row]))
-            )
+            stall_s = float(lead_s[row]) if self._computes(draft, row) else 0.0
+            before, after = (readers.stalled(self._horizon_s, s)[stays] for s in (spent_s, spent_s + stall_s))
             if gain[row] - cost - float((after - before).sum()) <= 0.0:
                 break
-            spent_s += float(lead_s[row])
+            spent_s += stall_s
+            self._release_kept(draft, growth + draft.need_tokens(row), wanted)
             for victim in victims:
                 lacks_room = draft.free_tokens < growth + draft.need_tokens(row)
                 draft.pause(victim, self._pause if lacks_room or not self._swaps else Action.PAUSE_KEEP)
@@ -180,12 +180,22 @@ class Andes:
 
     def _release_kept(self, draft: Draft, needed_tokens: float, wanted: Collection[int]) -> None:
         """KV that paused streams keep on the device goes before anybody is taken out for its room, the latest first."""
-        kept = draft.seekers[draft.view.kv_device_tokens[draft.seekers] > 0]
-        for row in kept.tolist()[::-1]:
+        for row in self._kept(draft, wanted)[::-1]:
             if draft.free_tokens >= needed_tokens:
                 return
-            if row not in wanted and row not in draft.released:
-                draft.release(row)
+            draft.release(row)
+
+    def _kept(self, draft: Draft, wanted: Collection[int]) -> list[int]:
+        """Paused streams with KV on the device that the host could take, in order of arrival."""
+        rows = draft.seekers[draft.view.kv_device_tokens[draft.seekers] > 0].tolist()
+        gone = draft.released.union(wanted)
+        return [row for row in rows if row not in gone and (draft.host_takes(row) or not self._swaps)]
+
+    def _computes(self, draft: Draft, row: int) -> bool:
+        """Whether it takes a prefill step to start; what is loaded or still there stalls nobody."""
+        view = draft.view
+        there = max(view.kv_device_tokens.item(row), view.kv_host_tokens.item(row) if self._swaps else 0.0)
+        return there < view.context_tokens.item(row)
 
     def _victims(
         self, draft: Draft, row: int, leaves: list[int], gain: Floats, growth: float
@@ -196,7 +206,7 @@ class Andes:
         for victim in leaves:
             if slots > 0 and free >= 0.0:
                 break
-            if self._swaps and not draft.host_takes(victim):
+            if self._swaps and free < 0.0 and not draft.host_takes(victim):
                 continue
             victims.append(victim)
             slots += 1

@@ -7,8 +7,9 @@ device while there is room, and is swapped out in time for others (the lowest le
 than a tenth of the host's memory is free. Nobody's reading rate is asked.
 
 Simplified: asked at quantum ends, promotions and events instead of at each step, and steps are counted from the time
-and the engine's present step; swapping out is decided with the exchange, not ahead of it; what a prefill takes is the
-recent prefill time per token, not a table.
+and the engine's present step; swapping out is decided with the exchange, not ahead of it; a job that comes back takes
+a step of prefill under SGLang's rules, where FastServe's own engine lets it decode at once (a run with that takes too
+long here); what a prefill takes is the recent prefill time per token, not a table.
 """
 
 import math
@@ -47,7 +48,7 @@ class Mlfq:
     name = "mlfq"
 
     def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
-        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True, joins_decode=True)
+        self.rules = StepRules(style=StepStyle.SEPARATE, chunk_tokens=chunk_tokens, uses_host=True)
         self._jobs: dict[str, _Job] = {}
         self._next_place = 0
         self._now_s: float | None = None
