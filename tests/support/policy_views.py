@@ -155,9 +155,7 @@ def check_causes(view, plan, tunables):
         elif decision.cause is Cause.OVERLOAD:
             assert plan.is_overloaded
         elif decision.cause is Cause.STARVATION_BOUND:
-            partner = decision.partner_row
-            gone_s = view.dry_s[partner] if _is_read(view, partner) else engine.now_s - view.since_s[partner]
-            assert gone_s >= tunables.starvation_bound_s
+            assert _gone_s(view, decision.partner_row) >= tunables.starvation_bound_s
         elif decision.cause is Cause.KV_FULL:
             assert engine.kv_free_tokens < 2 * engine.page_tokens * (view.state == StateCode.RUNNING).sum() + sum(
                 view.context_tokens[i] + engine.page_tokens
@@ -189,7 +187,10 @@ def least_required_s(view, decision, tunables):
         and decision.cause is Cause.FIRST_TOKEN
         and not _is_bound(view, decision, tunables)
     ):
-        return max(required_s, tunables.surplus_s)
+        # What a victim needs beyond safety fades within a tenth of the bound, as the newcomer gets later.
+        late_s = engine.now_s - view.arrival_s[decision.partner_row] - tunables.ttft_target_s
+        left = min(max(1.0 - late_s / (0.1 * tunables.starvation_bound_s), 0.0), 1.0)
+        return max(required_s, tunables.surplus_s * left)
     return required_s
 
 
@@ -201,6 +202,11 @@ def runway_s(view, row):
 
 def _is_read(view, row):
     return bool(view.is_started[row]) and not math.isnan(view.rate_tok_s[row])
+
+
+def _gone_s(view, row):
+    """For how long it has gone without."""
+    return view.dry_s[row] if _is_read(view, row) else view.engine.now_s - view.since_s[row]
 
 
 def _is_bound(view, decision, tunables):
@@ -222,7 +228,11 @@ def check_swaps(view, plan, tunables):
         assert view.run_tokens[decision.row] >= 1
     before = view.carry.swap_credit
     most = tunables.max_swaps_per_s
-    assert len(swaps) <= (most if before is None else min(before + most, max(most, 1.0)))
-    assert plan.carry.swap_credit >= 0.0
+    allowed = most if before is None else min(before + most, max(most, 1.0))
+    # Who is past the bound may take as many as it needs, where anything at all was allowed; the credit owes it then.
+    bound_s, is_ours = tunables.starvation_bound_s, tunables.variant == "tokenflow"
+    forced = sum(_gone_s(view, d.partner_row) >= bound_s for d in swaps) if is_ours else 0
+    assert len(swaps) - forced <= allowed
+    assert plan.carry.swap_credit >= -forced
     if tunables.variant == "fcfs":
         assert not swaps
