@@ -83,11 +83,10 @@ def _capacity(parts: Sequence[Capacity], is_complete: bool) -> Capacity:
 
 
 def _queue(parts: Sequence[TransferQueue]) -> TransferQueue:
-    bandwidths = [part.bandwidth_bytes_s for part in parts if part.bandwidth_bytes_s is not None]
     return TransferQueue(
         queue_count=sum(part.queue_count for part in parts),
         queue_bytes=sum(part.queue_bytes for part in parts),
-        bandwidth_bytes_s=min(bandwidths) if bandwidths else None,
+        bandwidth_bytes_s=_least(part.bandwidth_bytes_s for part in parts),
         total_bytes=sum(part.total_bytes for part in parts),
     )
 

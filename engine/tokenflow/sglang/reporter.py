@@ -1,16 +1,15 @@
 """From the HTTP process to the schedulers: what was delivered and what was acked."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import msgspec
 import zmq
 
 from tokenflow import link
+from tokenflow.sglang.scheduler_sockets import SchedulerSockets
 
 FLUSH_S = 0.02
-LOOK_S = 1.0
 
 
 class DeliveryReporter:
@@ -21,9 +20,8 @@ class DeliveryReporter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._sockets: dict[int, zmq.Socket[bytes]] = {}
-        self._next_look_s = 0.0
+        self._schedulers = SchedulerSockets(folder, link.DELIVERY_SOCKET)
+        self._sockets: list[zmq.Socket[bytes]] = []
         self._deliveries: dict[str, link.Delivery] = {}
         self._acks: dict[str, link.Ack] = {}
         self._is_flush_planned = False
@@ -56,26 +54,20 @@ class DeliveryReporter:
         self._acks.clear()
         body = link.encode(batch)
         self._connect()
-        for socket in self._sockets.values():
+        for socket in self._sockets:
             try:
                 socket.send(body, zmq.NOBLOCK)
             except zmq.Again:
                 pass  # that scheduler is far behind; the next totals will tell it
 
     def _connect(self) -> None:
-        """Looks for schedulers that have come since."""
-        now_s = time.monotonic()
-        if now_s < self._next_look_s:
-            return
-        self._next_look_s = now_s + LOOK_S
-        for index, path in link.bound_sockets(self._folder, link.DELIVERY_SOCKET).items():
-            if index in self._sockets:
-                continue
+        """To schedulers that have come since."""
+        for path in self._schedulers.new().values():
             socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
             socket.setsockopt(zmq.SNDHWM, 1000)
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(f"ipc://{path}")
-            self._sockets[index] = socket
+            self._sockets.append(socket)
 
     def _plan_flush(self) -> None:
         if (self._deliveries or self._acks) and not self._is_flush_planned:

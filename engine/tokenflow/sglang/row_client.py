@@ -11,11 +11,11 @@ import zmq.asyncio
 
 from tokenflow import link
 from tokenflow.rows import row_of
+from tokenflow.sglang.scheduler_sockets import SchedulerSockets
 from tokenflow.wire import RequestRow
 
 ANSWER_LIMIT_S = 2.0  # a long prefill holds up the scheduler's answers as it does everything else
 FRESH_S = 0.1  # a client that asks more often gets the same answer again
-LOOK_S = 1.0
 MAX_KEPT_COUNT = 1000
 MAX_WAITING_COUNT = 500
 
@@ -24,9 +24,8 @@ class RowClient:
     """Used on the event loop only."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._schedulers: dict[int, _Questions] = {}
-        self._next_look_s = 0.0
+        self._sockets = SchedulerSockets(folder, link.SCHEDULER_SOCKET)
+        self._schedulers: list[_Questions] = []
         self._kept: dict[str, tuple[float, RequestRow | None]] = {}
 
     async def row(self, rid: str) -> RequestRow | None:
@@ -44,13 +43,11 @@ class RowClient:
 
     async def _find(self, rid: str) -> link.StreamState | None:
         """The first answer that has it: another scheduler may be in a long prefill."""
-        self._connect()
+        self._schedulers += [_Questions(path) for path in self._sockets.new().values()]
         if not self._schedulers:
             raise TimeoutError
         is_silent = False
-        asked = [
-            asyncio.ensure_future(scheduler.ask(link.ShowStream(rid=rid))) for scheduler in self._schedulers.values()
-        ]
+        asked = [asyncio.ensure_future(scheduler.ask(link.ShowStream(rid=rid))) for scheduler in self._schedulers]
         try:
             for answer in asyncio.as_completed(asked):
                 try:
@@ -68,18 +65,9 @@ class RowClient:
             raise TimeoutError
         return None
 
-    def _connect(self) -> None:
-        """Looks for schedulers that have come since."""
-        now_s = time.monotonic()
-        if now_s >= self._next_look_s:
-            self._next_look_s = now_s + LOOK_S
-            for index, path in link.bound_sockets(self._folder, link.SCHEDULER_SOCKET).items():
-                if index not in self._schedulers:
-                    self._schedulers[index] = _Questions(path)
-
     def close(self) -> None:
         """Gives the connections up."""
-        for scheduler in self._schedulers.values():
+        for scheduler in self._schedulers:
             scheduler.close()
 
 

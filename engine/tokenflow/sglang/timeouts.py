@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 MAX_KEPT_COUNT = 1000
@@ -62,6 +63,7 @@ class TimeLimits:
         return now_s - float(req.time_stats.forward_entry_time) - paused_s > _running_limit_s()
 
 
+@cache  # of the environment, for the life of the engine; asked at every turn
 def _has_limit() -> bool:
     from sglang.srt.environ import envs
 
