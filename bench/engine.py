@@ -1,7 +1,8 @@
 """Stock SGLang against TokenFlow on the real engine: same model, same limits, same seeded workloads, in one run.
 
 Every round sends the same workload to each scheduler, the order turning from round to round, with SGLang's cache
-emptied before each; readers are real. Two shortages: slots, or KV tokens, for about a third of 24 streams. Demand is
+emptied before each; readers are real. `mixed` (not among the default ones) is TokenFlow with SGLang's
+`--enable-mixed-chunk`. Two shortages: slots, or KV tokens, for about a third of 24 streams. Demand is
 given as a share of what stock scheduling makes of the same burst, prefill included, just before.
 
     python bench/engine.py                                # everything: about an hour on two quiet cores

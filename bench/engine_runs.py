@@ -50,6 +50,7 @@ SYSTEMS = {
         System("paper", {"mode": Mode.ENFORCE.value, "variant": Variant.PAPER.value}),
         System("guide", {"mode": Mode.ENFORCE.value, "variant": Variant.GUIDE.value}),
         System("priority", {"mode": Mode.OFF.value}, PRIORITY, has_priorities=True),
+        System("mixed", {"mode": Mode.ENFORCE.value, "variant": Variant.TOKENFLOW.value}, ("--enable-mixed-chunk",)),
     )
 }
 

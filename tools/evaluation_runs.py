@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation_setups import DATA, Case, Table
+from evaluation_setups import DATA, OURS, Case, Table
 
 ROOT = Path(__file__).parents[1]
-OURS = ("tokenflow", "paper", "guide")
 _ENGINE = ROOT / "engine"
 _FIRST_MODULES = ("tokenflow.sim.experiment", "tokenflow.sim.document", "tokenflow.sim.workloads")
 _POLICY_ITSELF = "tokenflow.policy.planner"  # what only it needs is nothing to the baselines
@@ -101,7 +100,7 @@ def units_of(table: Table, seed_count: int | None = None) -> list[Unit]:
 
 def units_of_case(key: str, case: Case, seed_count: int | None = None) -> list[Unit]:
     return [
-        Unit(key, case.title, policy, seed, case.arguments)
+        Unit(key, case.title, policy, seed, (*case.arguments, *(case.ours if policy in OURS else ())))
         for policy in case.policies
         for seed in case.seeds[:seed_count]
     ]

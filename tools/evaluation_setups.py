@@ -7,6 +7,7 @@ ALL = (
     "tokenflow", "paper", "guide", "fcfs", "chunked", "sglang-priority", "andes", "mlfq", "pascal", "disaggregated",
 )  # fmt: skip
 OURS_AND_BEST = ("tokenflow", "fcfs", "chunked", "andes")
+OURS = frozenset({"tokenflow", "paper", "guide"})
 SEEDS = (1, 2, 3)
 DATA = "../shared/data"
 _RATE = ("--rates", "20", "--decision-pause-ms", "50")
@@ -15,18 +16,22 @@ ONE_GPU = ("tokenflow", "paper", "guide", "fcfs", "chunked", "andes", "mlfq")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command line. `paper` is what the paper prints for it, where it does."""
+    """One command line. `paper` is what the paper prints for it, where it does; `ours` are options that concern the
+    variants of our own policy alone, so that runs of others without them are the same."""
 
     title: str
     arguments: tuple[str, ...]
     policies: Sequence[str] = ALL
     seeds: Sequence[int] = SEEDS
     paper: str = ""
+    ours: tuple[str, ...] = ("--mixed-steps",)
 
     @property
     def command(self) -> list[str]:
         """Without the program's name."""
         words = ["simulate", *self.arguments]
+        if not OURS.isdisjoint(self.policies):
+            words += self.ours
         for policy in self.policies:
             words += ["--policy", policy]
         for seed in self.seeds:
@@ -167,7 +172,7 @@ TABLES = (
         "told",
         "What schedulers are told of lengths",
         "In all other tables each request asks for as many tokens as its answer has, so that who looks at `max_tokens` "
-        "knows its length: our `share` and the spare tokens beyond the cap count a tenth of it, `fcfs` and "
+        "knows its length: for us a tenth of it is far ahead (no more than 10 s, though), `fcfs` and "
         "`sglang-priority` reserve memory by it. Here clients ask for more: set-up (a) on the RTX 4090 (answers of "
         "about 2,048 tokens) and (b) and (d) on the H200 at 0.3 (4,096).",
         [
@@ -177,6 +182,18 @@ TABLES = (
             *_varied(_LARGE_BURST, "H200 (b), max_tokens", "--max-tokens {}", ("16384",), TOLD[:2]),
             Case("H200 (d), true lengths", _POISSON, TOLD[:2]),
             *_varied(_POISSON, "H200 (d), max_tokens", "--max-tokens {}", ("16384",), TOLD[:2]),
+        ],
+    ),
+    Table(
+        "steps",
+        "Steps of their own for prompts, or mixed ones",
+        "In all other tables those who run get a token in steps with prefill too (`--mixed-steps`, SGLang's "
+        "`--enable-mixed-chunk`), in chunks of 2,048 tokens. Here with SGLang's default, where a step with prefill "
+        "decodes nobody, and chunks are 8,192 tokens on the H200.",
+        [
+            Case(f"{gpu} {name}, {kind}", base, ("tokenflow",), ours=ours)
+            for gpu, name, base in (("4090", "(a)", _BASE), ("H200", "(b)", _LARGE_BURST), ("H200", "(d)", _POISSON))
+            for kind, ours in (("mixed", ("--mixed-steps",)), ("of their own", ()))
         ],
     ),
     Table(

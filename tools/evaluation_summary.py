@@ -138,17 +138,40 @@ def _below(found: Sequence[_Standing]) -> str:
 def _above(found: Sequence[_Standing]) -> str:
     lines = [
         "Demand over Γ. Goal: no worse than the best other on QoE and stalls, more effective throughput than `fcfs` "
-        "and `chunked`.",
+        "and `chunked`. The best on QoE and the best on stalls are two that can't be had at once; the last column says "
+        "who is better on both.",
         "",
-        *_head("set-up", "demand/Γ", "QoE", _OTHERS, "goal", "stall s", _OTHERS, "goal", "effective", "goal"),
+        *_head(
+            "set-up",
+            "demand/Γ",
+            "QoE",
+            _OTHERS,
+            "goal",
+            "stall s",
+            _OTHERS,
+            "goal",
+            "effective",
+            "goal",
+            "better on both",
+        ),
     ]
     for one in found:
         cells = [
             one.title, f"{one.ours.demand_ratio:.2f}", *_qoe_cells(one), *_stall_cells(one),
-            f"{one.effective_ratio:.2f} x", _word(one.effective_ratio > 1.0),
+            f"{one.effective_ratio:.2f} x", _word(one.effective_ratio > 1.0), _better_on_both(one),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _better_on_both(one: _Standing) -> str:
+    """Who has the higher QoE and the fewer stalls."""
+    names = [
+        name
+        for name, other in one.others.items()
+        if other.qoe > one.ours.qoe + _QOE_TOLERANCE and not _is_no_more(one.ours.stall_s, other.stall_s)
+    ]
+    return ", ".join(names) or "nobody"
 
 
 def _qoe_cells(one: _Standing) -> tuple[str, str, str]:

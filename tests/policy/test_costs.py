@@ -259,7 +259,11 @@ def test_the_engine_s_defaults_are_usable():
 def test_of_very_many_the_same_are_written():
     """The shortcut for many rows gives what sorting all of them would."""
     rows = [running(f"r{i:04}", 1.0 + 0.01 * ((i * 7919) % 1500)) for i in range(1500)]
-    expected = [row.rid for row in sorted(rows, key=lambda row: -row.unread_tokens)]
+
+    def likely(row):  # those with more than 10 s are far ahead and leave last
+        return -row.unread_tokens if row.unread_tokens <= 60.0 else row.unread_tokens
+
+    expected = [row.rid for row in sorted(rows, key=likely)]
     engine = {"costs": {"d2h_bytes_s": 1e6}, "host_free_tokens": 10**9, "kv_free_tokens": 10**9, "slots_free": 0}
     assert [rid for rid, _ in writes_of(*rows, **engine)] == expected[:16]
     wide = {**engine, "costs": {"d2h_bytes_s": 1e9}}

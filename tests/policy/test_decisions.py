@@ -11,7 +11,7 @@ from tokenflow.policy.carry import Carry
 from tokenflow.policy.costs import Costs
 from tokenflow.policy.groups import SWAP_COST_FACTOR
 from tokenflow.policy.plan import Action, Cause
-from tokenflow.policy.states import Reason, RequestState
+from tokenflow.policy.states import Reason, RequestState, Variant
 from tokenflow.policy.tunables import Restore, Tunables
 from tokenflow.policy.urgency import LATENESS_CAP_S, urgencies
 from tokenflow.policy.view import RequestView
@@ -80,12 +80,29 @@ def test_the_way_out_and_back_counts_where_pages_are_lacking():
     assert [d.action for d in made.pauses] == [Action.PAUSE_DROP]
 
 
-def test_the_longest_runway_leaves_first_and_whoever_is_far_ahead_before():
+def test_the_longest_runway_leaves_first_and_whoever_is_far_ahead_last():
     rows = [running("b", 4.0), running("c", 9.0), running("a", 3.0)]
     assert swaps_of(decide(waiting("w"), *rows)) == [("c", "w")]
-    ahead = running("ahead", 3.0, length_tokens=100)  # 18 of 100 unread, more than a tenth
-    assert swaps_of(decide(waiting("w"), ahead, *rows)) == [("ahead", "w")]
-    assert swaps_of(decide(waiting("w"), ahead, *rows, max_unread_ratio=0.2)) == [("c", "w")]
+    ahead = running("ahead", 9.5, length_tokens=100)  # 57 of 100 unread, more than a tenth: it goes on to its end
+    assert swaps_of(decide(waiting("w"), ahead, *rows)) == [("c", "w")]
+    assert swaps_of(decide(waiting("w"), ahead, *rows, max_unread_ratio=0.6)) == [("ahead", "w")]
+    further = running("further", 12.0, length_tokens=100)
+    assert swaps_of(decide(waiting("w"), further, ahead)) == [("ahead", "w")]  # the furthest ahead stays longest
+    both = [running("ahead", 3.0, length_tokens=100), running("near", 1.0)]
+    assert swaps_of(decide(waiting("w"), *both)) == [("ahead", "w")]  # it leaves where nobody else is safe
+
+
+def test_who_is_far_ahead_does_not_hang_on_what_a_client_asks_for_at_most():
+    """20 s of text are far ahead at a tenth, of whatever length: no more than 100 s of reading count."""
+    near, ahead = running("near", 9.0, length_tokens=1e6), running("ahead", 20.0, length_tokens=1e6)
+    assert swaps_of(decide(waiting("w"), near, ahead)) == [("near", "w")]
+    assert swaps_of(decide(waiting("w"), near, ahead, max_unread_ratio=0.2)) == [("ahead", "w")]
+
+
+def test_other_peoples_variants_know_nobody_far_ahead():
+    rows = [running("near", 9.0), running("ahead", 20.0, length_tokens=100)]
+    for variant in (Variant.PAPER, Variant.GUIDE):
+        assert swaps_of(decide(waiting("w"), *rows, variant=variant)) == [("ahead", "w")]
 
 
 def test_a_request_that_nobody_reads_leaves_before_any_reader():
@@ -141,18 +158,18 @@ def test_once_due_whoever_has_more_runway_makes_room():
 
 
 def test_a_rotation_takes_those_along_who_are_next():
-    rows = [running("a", 30.0), running("b", 30.0)]
+    rows = [running("a", 9.5), running("b", 9.4)]
     soon = paused("soon", 1.5)  # beyond lead, schedule and reserve 0.88 s: less than a quantum
     later = paused("later", 1.7)
     assert swaps_of(decide(soon, later, *rows)) == []
     assert sorted(swaps_of(decide(soon, later, paused("due", 0.3), *rows))) == [("a", "due"), ("b", "soon")]
-    more = [*rows, running("c", 30.0)]  # the step is paid for: whoever gains by it comes along
+    more = [*rows, running("c", 9.0)]  # the step is paid for: whoever gains by it comes along
     assert len(swaps_of(decide(soon, later, paused("due", 0.3), *more))) == 3
-    barely = [running("a", 30.0), running("b", 2.6)]
+    barely = [running("a", 9.0), running("b", 2.6)]
     assert swaps_of(decide(later, paused("due", 0.3), *barely)) == [("a", "due")]
-    close = [running("a", 30.0), running("b", 2.4)]  # would be ahead of it by less than a quantum
+    close = [running("a", 9.0), running("b", 2.4)]  # would be ahead of it by less than a quantum
     assert swaps_of(decide(soon, paused("due", 0.3), *close)) == [("a", "due")]
-    assert len(swaps_of(decide(soon, paused("due", 0.3), running("a", 30.0), running("b", 2.6)))) == 2
+    assert len(swaps_of(decide(soon, paused("due", 0.3), running("a", 9.0), running("b", 2.6)))) == 2
 
 
 def test_a_first_token_begins_a_rotation_too():
@@ -160,16 +177,12 @@ def test_a_first_token_begins_a_rotation_too():
     assert sorted(swaps_of(decide(waiting("w"), paused("soon", 1.5), *rows))) == [("a", "w"), ("b", "soon")]
 
 
-def test_streams_far_ahead_share_with_those_that_are_not():
+def test_streams_far_ahead_are_left_alone_until_somebody_is_due():
     ahead = running("ahead", 9.0, length_tokens=200)  # 54 of 200 unread
-    behind = paused("behind", 1.6, length_tokens=200)  # 9.6: below half of a tenth
-    made = decide(behind, ahead)
+    assert swaps_of(decide(paused("behind", 1.6, length_tokens=200), ahead)) == []
+    made = decide(paused("behind", 0.6, length_tokens=200), ahead)
     assert swaps_of(made) == [("ahead", "behind")]
-    assert made.pauses[0].cause is Cause.SHARE
-    assert swaps_of(decide(paused("behind", 1.8, length_tokens=200), ahead)) == []
-    assert swaps_of(decide(behind, running("ahead", 9.0, length_tokens=2_000))) == []
-    assert swaps_of(decide(behind, ahead, max_unread_ratio=1.0)) == []
-    assert swaps_of(decide(paused("behind", 1.6, length_tokens=200), running("ahead", 2.5, length_tokens=100))) == []
+    assert made.pauses[0].cause is Cause.RESCUE
 
 
 def test_a_swap_must_gain_more_than_the_least_benefit():
@@ -212,7 +225,7 @@ def test_the_cap_on_swaps():
 def test_several_victims_leave_where_one_does_not_free_enough():
     small = [running(f"s{i}", 9.0 + i, kv_device_tokens=60, context_tokens=60) for i in range(3)]
     made = decide(waiting("w"), *small, engine=engine_with(kv_free_tokens=24))
-    assert [d.rid for d in made.pauses] == ["s2", "s1"]
+    assert [d.rid for d in made.pauses] == ["s1", "s0"]  # "s2" is far ahead
     assert {d.partner_row for d in made.pauses} == {0}
     large = running("large", 5.0, kv_device_tokens=400, context_tokens=400)
     made = decide(waiting("w"), small[0], large, engine=engine_with(kv_free_tokens=16))
@@ -371,10 +384,8 @@ def test_gains_in_weighted_seconds():
 
 def test_what_a_victim_loses():
     weights = Tunables(weight_stall=3.0, weight_throughput=5.0)
-    assert victim_cost_s(2.0, 1.0, 0.2, False, weights) == pytest.approx(1.0)
-    assert victim_cost_s(2.0, 1.0, 0.2, True, weights) == 0.0
-    assert victim_cost_s(0.5, 1.0, 0.2, True, weights) == pytest.approx(1.5)
-    assert victim_cost_s(0.5, 1.0, 0.2, False, weights) == pytest.approx(2.5)
+    assert victim_cost_s(2.0, 1.0, 0.2, weights) == pytest.approx(1.0)
+    assert victim_cost_s(0.5, 1.0, 0.2, weights) == pytest.approx(2.5)
 
 
 def test_many_seekers_are_cut_off_at_the_right_urgency():
@@ -409,3 +420,19 @@ def test_prefilling_and_loading_requests_are_left_alone():
 def test_the_default_costs_are_careful():
     assert Costs().schedule_s > 0
     assert math.isfinite(COSTS.prefill_s_per_token)
+
+
+def test_of_prompts_that_come_at_once_the_short_ones_go_first():
+    long, middle, short = (waiting(rid, context_tokens=size) for rid, size in (("l", 900), ("m", 500), ("s", 100)))
+    assert [d.rid for d in decide(long, middle, short, engine=engine_with(slots_free=3)).starts] == ["s", "m", "l"]
+    early = waiting("l", context_tokens=900, arrival_s=NOW_S - 1.4)
+    assert next(d.rid for d in decide(early, middle, short, engine=engine_with(slots_free=3)).starts) == "l"
+
+
+def test_all_first_tokens_together_stand_where_their_prefills_put_them():
+    """A paused reader who runs dry in a moment comes before short prompts and long ones alike."""
+    news = [waiting(f"w{size}", context_tokens=size) for size in (100, 500, 900)]
+    rows = urgencies(view_of(*news, paused("p", 0.2)), Tunables(), np.arange(4))
+    plain_s = rows.slack_s - rows.lead_s - rows.starving_s / Tunables().starvation_bound_s
+    assert rows.urgency_s.sum() == pytest.approx(plain_s.sum())
+    assert rows.urgency_s[3] == plain_s[3]

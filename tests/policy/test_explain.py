@@ -91,7 +91,7 @@ def test_a_running_request_is_explained():
     assert terms["required_of_victim_s"] == 2.0
     assert terms["keeps_kv"] == "host"
     assert terms["may_leave_now"] is True
-    assert terms["is_beyond_cap"] is False
+    assert terms["is_far_ahead"] is False
 
 
 def test_a_waiting_request_is_explained():
@@ -183,7 +183,7 @@ def test_every_term_of_a_running_request():
     found = explained("r", running("r", 1.0), waiting("w"), engine=engine, restore=Restore.LOAD)
     assert found.terms == {
         **COMMON, "evict_s": 0.1, "load_s": 0.1, "keeps_kv": "host", "safety_factor": 1.5, "may_leave_now": True,
-        "is_beyond_cap": False, "quantum_s": 1.0, "action": None,
+        "is_far_ahead": False, "quantum_s": 1.0, "action": None,
     }  # fmt: skip
     dropped = explained("r", running("r", 1.0), restore=Restore.RECOMPUTE)
     assert dropped.terms["keeps_kv"] == "recompute"

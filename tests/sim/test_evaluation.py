@@ -57,6 +57,21 @@ def test_each_policy_and_seed_is_a_run_and_none_is_run_twice(tmp_path, table, ra
     assert [unit.seed for unit in units_of(table, seed_count=1)] == [1, 1]
 
 
+def test_options_of_ours_are_not_given_to_the_baselines(table):
+    ours, _, theirs, _ = units_of(table)
+    assert ours.command == [
+        "simulate",
+        "--arrivals",
+        "burst:9",
+        "--mixed-steps",
+        "--policy",
+        "tokenflow",
+        "--seed",
+        "1",
+    ]
+    assert theirs.command == ["simulate", "--arrivals", "burst:9", "--policy", "fcfs", "--seed", "1"]
+
+
 def test_an_interruption_keeps_what_has_ended(tmp_path, table, ran, monkeypatch):
     def interrupted(text):
         if text.startswith("2/"):
@@ -108,7 +123,7 @@ def test_baselines_do_not_depend_on_what_decides_for_ours():
 def test_a_table_has_the_command_line_that_gives_it(table):
     runs = [run_of("tokenflow", effective=300.0), run_of("fcfs")]
     text = render_table(table, lambda case: runs)
-    assert "tfctl simulate --arrivals burst:9 --policy tokenflow --policy fcfs --seed 1\n" in text
+    assert "tfctl simulate --arrivals burst:9 --mixed-steps --policy tokenflow --policy fcfs --seed 1\n" in text
     assert "| one | 0.50 | tokenflow |" in text
     assert "| 3.00 x | 1.00 x |" in text
     assert render_table(table, lambda case: []) == ""
@@ -157,8 +172,10 @@ def test_the_summary_says_what_is_missed():
     assert "Of the 1 Poisson set-ups the whole goal is reached by none." in text
     assert [below[place] for place in (4, 7, 10)] == ["**no**", "**no**", "yes"]  # andes stalls for longer
     above = summary(demand=1.6, stall_s=0.5, qoe=0.936)  # within what counts as no worse
-    assert cells(above, "RTX 4090 (a)")[4:] == ["yes", "0", "0 (fcfs)", "yes", "2.00 x", "yes"]
+    assert cells(above, "RTX 4090 (a)")[4:] == ["yes", "0", "0 (fcfs)", "yes", "2.00 x", "yes", "nobody"]
     assert "Demand under" not in above
+    worse = summary(demand=1.6, stall_s=60.0, qoe=0.8)
+    assert cells(worse, "RTX 4090 (a)")[-1] == "fcfs, chunked"  # andes has the better QoE and more stalls
 
 
 def test_the_page_has_its_marks_and_takes_text_between_them():

@@ -30,6 +30,7 @@ machines = st.fixed_dictionaries(
         "load_overlap": st.sampled_from(list(LoadOverlap)),
         "step_overhead_s": st.sampled_from([0.0, 0.003]),
         "chunk_tokens": st.sampled_from([None, 16, 512]),
+        "has_mixed_steps": st.booleans(),
     }
 )
 workloads = st.lists(
@@ -89,9 +90,9 @@ def requests_of(drawn):
 @given(machine=machines, link=links, drawn=workloads, tunables=tunings, pause_s=st.sampled_from([0.0, 0.05]))
 def test_every_run_comes_to_its_end(policy, machine, link, drawn, tunables, pause_s):
     requests = requests_of(drawn)
-    sizes = {name: value for name, value in machine.items() if name != "chunk_tokens"}
-    scheduler = make_scheduler(policy, tunables, pause_s, machine["chunk_tokens"])
-    engine = simulated(requests, scheduler=scheduler, gpu=small_gpu(link=link), **sizes)
+    own = {name: machine.pop(name) for name in ("chunk_tokens", "has_mixed_steps")}
+    scheduler = make_scheduler(policy, tunables, pause_s=pause_s, **own)
+    engine = simulated(requests, scheduler=scheduler, gpu=small_gpu(link=link), **machine)
     records = {record.rid: record for record in engine.clerk.records}
     assert len(records) == len(requests)
     assert engine.state.memory.is_all_free

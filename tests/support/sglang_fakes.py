@@ -126,6 +126,7 @@ def scheduler_with(waiting: list[FakeReq] = [], running: list[FakeReq] = [], slo
         last_batch=None,
         chunked_req=None,
         max_running_requests=slots,
+        is_mixed_chunk=False,
         max_total_num_tokens=1000,
         page_size=1,
         processed_tokens_counter=0,

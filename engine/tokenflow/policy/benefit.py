@@ -44,11 +44,8 @@ def gain_s(cause: Cause, slack_s: float, lead_s: float, wait_s: float, tunables:
     return tunables.weight_stall * (max(wait_s + spare_s, 0.0) - max(spare_s, 0.0))
 
 
-def victim_cost_s(runway_s: float, back_s: float, load_s: float, is_beyond: bool, tunables: Tunables) -> float:
-    """Weighted seconds that a victim loses: the stall if it comes back `back_s` from now, and the work of its return.
-
-    The tokens of one that is far ahead of its reader (`is_beyond`) count for nothing, so its slot loses nothing.
-    """
+def victim_cost_s(runway_s: float, back_s: float, load_s: float, tunables: Tunables) -> float:
+    """Weighted seconds that a victim loses: the stall if it comes back `back_s` from now, and its return's work."""
     stalled_s = back_s - runway_s
-    lost_s = 0.0 if is_beyond else tunables.weight_throughput * load_s
+    lost_s = tunables.weight_throughput * load_s
     return lost_s + tunables.weight_stall * stalled_s if stalled_s > 0.0 else lost_s

@@ -1,4 +1,7 @@
-"""Whether those who run should get a token before others are started: prefill holds up every running stream."""
+"""Whether those who run should get a token before others are started: prefill holds up every running stream.
+
+Not where the engine mixes them: there every step with prefill gives them theirs.
+"""
 
 import numpy as np
 
@@ -17,7 +20,7 @@ def is_decode_first(turn: Turn, runs_s: Floats, group_s: float, first_count: int
     """
     view, tunables = turn.view, turn.tunables
     step_s = view.engine.step_s
-    if not (step_s > 0.0 and runs_s.size):
+    if view.engine.has_mixed_steps or not (step_s > 0.0 and runs_s.size):
         return False
     lacking_s = group_s - runs_s
     short = (lacking_s > 0.0) & view.is_started[turn.running]  # hidden tokens give no runway

@@ -14,9 +14,9 @@ from tokenflow.policy.safety import required_tokens
 from tokenflow.policy.seekers import CAUSES, NOTHING, classify
 from tokenflow.policy.standing import standing
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.turn import open_turn
-from tokenflow.policy.urgency import urgencies
-from tokenflow.policy.victims import beyond_cap, may_leave
+from tokenflow.policy.turn import Turn, open_turn
+from tokenflow.policy.urgency import far_ahead, urgencies
+from tokenflow.policy.victims import may_leave
 from tokenflow.policy.view import PREEMPTED, RUNNING, WAITING, StateCode, View
 
 
@@ -81,7 +81,7 @@ def _running_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
         "keeps_kv": "host" if away.is_write[0] else "recompute",
         "safety_factor": tunables.safety_factor,
         "may_leave_now": bool(leaves[turn.running == row][0]),
-        "is_beyond_cap": bool(beyond_cap(view, rows, tunables.max_unread_ratio)[0]),
+        "is_far_ahead": bool(far_ahead(view, tunables, rows)[0]),
         "quantum_s": tunables.quantum_s,
     }
 
@@ -93,8 +93,7 @@ def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
     terms = urgencies(view, tunables, rows)
     back = restores(view, rows, tunables.restore)
     asked = claims(view, tunables, rows)
-    beyond_exists = bool(beyond_cap(view, turn.running, tunables.max_unread_ratio).any())
-    want = int(classify(turn, rows, terms, beyond_exists).wants[0])
+    want = _want(turn, row)
     ledger = open_ledger(view, turn.running.size)
     return {
         "slack_s": float(terms.slack_s[0]),
@@ -107,6 +106,17 @@ def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
         "claim_tokens": asked.tokens[0],
         "lacking_tokens": ledger.lacks_tokens(asked.tokens[0], asked.own_tokens[0]),
     }
+
+
+def _want(turn: Turn, row: int) -> int:
+    """What a row asks as depends on who else waits."""
+    rows = turn.seekers
+    if turn.is_overloaded:
+        rows = rows[admitted(turn.view, turn.tunables)[rows]]
+    place = (rows == row).nonzero()[0]
+    if not place.size:
+        return NOTHING
+    return int(classify(turn, rows, urgencies(turn.view, turn.tunables, rows)).wants[place[0]])
 
 
 def _decision_terms(view: View, plan: Plan, row: int) -> dict[str, Term]:

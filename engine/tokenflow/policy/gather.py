@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokenflow.policy.buffer import MIN_RATE_TOK_S
-from tokenflow.policy.seekers import BOUND, FIRST, NOTHING, SHARE
+from tokenflow.policy.seekers import BOUND, FIRST, NOTHING
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.victims import Victims, ready_in
 
@@ -52,16 +52,6 @@ class Company:
         if ready_count >= asking or not coming_s:
             return False
         return self._dry_s(coming_s[0]) < GATHER_ROTATIONS * self._lone_group_s()
-
-    def pays_for_a_step(self) -> bool:
-        """Whether `share` swaps, which nobody is in need of, gain enough for the step that they cost everybody else."""
-        pairs = min(self.wants.count(SHARE), sum(self.victims.is_beyond))
-        if not pairs:
-            return False
-        costs = self.turn.view.engine.costs
-        others = max(self.turn.running.size - pairs, 0)
-        step_s = costs.prefill_fixed_s + pairs * costs.prefill_row_s
-        return pairs * self.turn.tunables.quantum_s > SWAP_COST_FACTOR * others * step_s
 
     def _safe_counts(self) -> list[int]:
         """How many could be paused safely for first tokens now, in one step, in two, ...

@@ -11,7 +11,7 @@ from tokenflow.policy.gather import SWAP_COST_FACTOR, Company
 from tokenflow.policy.ledger import claims
 from tokenflow.policy.plan import Cause
 from tokenflow.policy.safety import required_runway_s
-from tokenflow.policy.seekers import BOUND, CAUSES, FIRST, NOTHING, OUTRANK, RESCUE, RIDE, SHARE, Seekers
+from tokenflow.policy.seekers import BOUND, CAUSES, FIRST, NOTHING, OUTRANK, RESCUE, RIDE, Seekers
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats
 from tokenflow.policy.victims import Departure, Victims, find_victims
@@ -63,7 +63,6 @@ class Rotation:
         if may_swap:
             company = self._company()
             may_swap = not company.is_worth_waiting_for()
-            self._open[SHARE] = self._open[SHARE] and company.pays_for_a_step()
         for place, want in enumerate(self._wants):
             if turn.starts and self._spent_s + self._added_s(place) > budget_s:
                 break  # the rest of the group would let somebody who runs go dry: the next decision is a step away
@@ -197,11 +196,13 @@ class Rotation:
         lacks_tokens = ledger.lacks_tokens(self._claims.tokens[place], self._claims.own_tokens[place])
         frees_pages = lacks_tokens > 0.0
         found: Chosen = []
-        used, beyond, excess, runways_s = victims.is_used, victims.is_beyond, victims.is_excess, victims.runways_s
+        used, excess, runways_s = victims.is_used, victims.is_excess, victims.runways_s
         while self._first_unused < len(used) and used[self._first_unused]:
             self._first_unused += 1
-        for number in range(self._first_unused, len(used)):
-            if used[number] or (want == SHARE and not beyond[number]) or (want == OUTRANK and not excess[number]):
+        number = self._first_unused - 1
+        last = victims.ahead_from if want == RIDE else len(used)  # who is far ahead leaves only for who is in need
+        while (number := number + 1) < last:
+            if used[number] or (want == OUTRANK and not excess[number]):
                 continue
             leaving = victims.departure(number, frees_pages)
             if not lacks_slot and leaving.freed_tokens <= 0.0:
@@ -210,8 +211,8 @@ class Rotation:
             if must_be_safe and not excess[number]:
                 least_s = max(required_s, self._rival_s(place, want, leaving))
                 if runways_s[number] < least_s - _EPSILON_S:
-                    if not (frees_pages or beyond[number]):
-                        break  # in order of runway, and all on the same terms: nobody behind has more
+                    if not frees_pages and number < victims.ahead_from:
+                        number = victims.ahead_from - 1  # on the same terms and in order: no other of them has more
                     continue
             found.append((number, leaving, required_s))
             lacks_slot = False
@@ -246,7 +247,7 @@ class Rotation:
         for little longer than the swap takes would use up capacity in swaps (docs/policy.md). One that is taken along
         with a group has a whole quantum left, and the victim must have that more.
         """
-        if want not in (RESCUE, SHARE, RIDE):
+        if want not in (RESCUE, RIDE):
             return 0.0
         tunables, step_s = self._turn.tunables, self._turn.view.engine.step_s
         slack_s, lead_s, schedule_s = self._slack_s[place], self._lead_s[place], self._costs.schedule_s
@@ -283,9 +284,7 @@ class Rotation:
             net_s -= tunables.weight_throughput * lead_s  # a first prefill is due anyway, a return is not
         for number, leaving, _ in chosen:
             back_s = hold_s + leaving.evict_s + leaving.load_s
-            net_s -= victim_cost_s(
-                victims.runways_s[number], back_s, leaving.load_s, victims.is_beyond[number], tunables
-            )
+            net_s -= victim_cost_s(victims.runways_s[number], back_s, leaving.load_s, tunables)
         return net_s
 
 

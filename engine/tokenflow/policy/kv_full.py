@@ -12,6 +12,7 @@ from tokenflow.policy.plan import Action, Cause
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.turn import Turn, open_turn
 from tokenflow.policy.urgency import runways
+from tokenflow.policy.victims import leaving_order
 from tokenflow.policy.view import View
 
 
@@ -40,7 +41,7 @@ def relieve(turn: Turn) -> None:
     spare_s = runway_s - required_s
     in_quantum = view.engine.now_s - view.since_s[rows] < turn.tunables.quantum_s
     freed = freed_tokens(view, rows)
-    order = np.lexsort((view.serial[rows], view.arrival_s[rows], -spare_s, in_quantum, spare_s < 0.0))
+    order = leaving_order(turn, rows, spare_s, in_quantum, spare_s < 0.0)
     order = order[(view.may_pause[rows] & (freed > 0.0))[order]][: rows.size - 1]
     unwritten = unwritten_tokens(view, rows)
     gone = []

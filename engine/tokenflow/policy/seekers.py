@@ -16,15 +16,13 @@ Rows = NDArray[np.intp]
 NOTHING: Final = 0
 FIRST: Final = 1
 RESCUE: Final = 2
-SHARE: Final = 3
-OUTRANK: Final = 4  # one of the admitted against one who is not, in overload
-BOUND: Final = 5
-RIDE: Final = 6  # taken along by a group that goes anyway
+OUTRANK: Final = 3  # one of the admitted against one who is not, in overload
+BOUND: Final = 4
+RIDE: Final = 5  # taken along by a group that goes anyway
 CAUSES: Final = (
     Cause.FREE_PLACE,
     Cause.FIRST_TOKEN,
     Cause.RESCUE,
-    Cause.SHARE,
     Cause.OVERLOAD,
     Cause.STARVATION_BOUND,
     Cause.RESCUE,
@@ -44,7 +42,7 @@ class Seekers:
     has_bound: bool
 
 
-def classify(turn: Turn, rows: Rows, terms: Urgencies, beyond_exists: bool) -> Seekers:
+def classify(turn: Turn, rows: Rows, terms: Urgencies) -> Seekers:
     """Who may ask for a swap, and why.
 
     A rotation begins when a first token is awaited or a paused stream has less than one step (beyond lead and
@@ -62,11 +60,8 @@ def classify(turn: Turn, rows: Rows, terms: Urgencies, beyond_exists: bool) -> S
         ahead_s = view.engine.costs.schedule_s + tunables.reserve_s
         margin_s = np.where(terms.is_paused_reader, terms.slack_s - terms.lead_s - ahead_s, np.inf)
         begins = firsts_wait or bool(margin_s.min() <= step_s)
-        if (begins or beyond_exists) and not (firsts_wait or is_overloaded):
+        if begins and not (firsts_wait or is_overloaded):
             wants[terms.is_paused_reader] = RIDE
-        if beyond_exists:
-            shareable = view.unread_tokens[rows] < 0.5 * tunables.max_unread_ratio * view.length_tokens[rows]
-            wants[terms.is_paused_reader & shareable] = SHARE
         if begins:
             wants[margin_s <= max(tunables.quantum_s, step_s)] = RESCUE
     if firsts_wait:

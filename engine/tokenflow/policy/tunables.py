@@ -84,7 +84,7 @@ class Tunables:
     transfer_budget_ratio: Annotated[float, Range(0, 1), "share of a step in which the link may carry writes"] = 0.8
     restore: Annotated[Restore, "how KV that left the device comes back"] = Restore.AUTO
     max_unread_ratio: Annotated[
-        float, Range(0, 1), "unread share of a stream's length beyond which it is paused first"
+        float, Range(0, 1), "unread share of a stream's length beyond which it is paused last"
     ] = 0.1
 
 

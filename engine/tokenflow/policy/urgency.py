@@ -1,7 +1,9 @@
 """One order in seconds for everybody who wants a place: least first (docs/policy.md).
 
 urgency = slack − lead − ageing. Slack is the time until something bad happens (a reader runs dry, the first token is
-late, a batch request's bound is over); lead is the time from getting a place to the next token.
+late, a batch request's bound is over); lead is the time from getting a place to the next token. Among those who wait
+for a first token lead counts the other way about the middle one: of many prompts that come at once the short ones go
+first, which is the least wait for all together.
 """
 
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflow.policy.costs import restores
+from tokenflow.policy.states import Variant
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.view import View
 
@@ -18,6 +21,8 @@ from tokenflow.policy.view import View
 # longer than this; only ageing and the starvation bound lift it further.
 LATENESS_CAP_S = 1.0
 _MOST_UNREAD_TOKENS = 1e9
+_LONGEST_READING_S = 100.0
+_OURS = Variant.TOKENFLOW
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -51,6 +56,20 @@ def runways(view: View, rows: Rows) -> Floats:
     return runway_s
 
 
+def far_ahead(view: View, tunables: Tunables, rows: Rows) -> Flags:
+    """Rows with more unread tokens than are worth having ready; readers' rows only.
+
+    That is `max_unread_ratio` of their length, or of what is read in 100 s where that is less: `max_tokens` may be
+    far above what a request will make. The variants that follow other people's formulas know none such.
+    """
+    if tunables.variant is not _OURS:
+        return np.zeros(rows.size, np.bool_)
+    rates = view.rate_tok_s[rows]
+    length_tokens = np.fmin(view.length_tokens[rows], _LONGEST_READING_S * np.minimum(rates, MAX_RATE_TOK_S))
+    is_ahead: Flags = view.unread_tokens[rows] > tunables.max_unread_ratio * length_tokens
+    return is_ahead & (rates >= 0.0)
+
+
 def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
     """The terms of the order for waiting and paused rows."""
     now_s, bound_s = view.engine.now_s, tunables.starvation_bound_s
@@ -74,6 +93,9 @@ def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
         slack_s[paused] -= np.where(slack_s[paused] > 0.0, 0.0, dry_s)
     back = restores(view, rows, tunables.restore)
     urgency_s = slack_s - back.lead_s - starving_s * (1.0 / bound_s)
+    if first.size > 1:  # the shorter prompt first; as a whole they stand where their leads put them
+        lead_s = back.lead_s[first]
+        urgency_s[first] += 2.0 * (lead_s - np.median(lead_s))
     return Urgencies(
         slack_s, back.lead_s, back.shared_s, starving_s, urgency_s, is_first, is_paused_reader, back.is_load
     )

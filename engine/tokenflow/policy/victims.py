@@ -1,7 +1,7 @@
 """Who among the running could make room, in which order, and on which terms."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,7 @@ from tokenflow.policy.costs import departures
 from tokenflow.policy.ledger import droppable_tokens, freed_tokens, unwritten_tokens
 from tokenflow.policy.plan import Action
 from tokenflow.policy.turn import Turn
-from tokenflow.policy.urgency import Floats, runways
-from tokenflow.policy.view import View
+from tokenflow.policy.urgency import Floats, far_ahead, runways
 
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
@@ -37,9 +36,9 @@ class Victims:
     turn: Turn
     rows: list[int]
     runways_s: list[float]
-    is_beyond: list[bool]
     is_excess: list[bool]
     is_used: list[bool]
+    ahead_from: int  # from this place on they are far ahead of their readers, the least of them first
     _away: list[Departure] | None = None
     _kept: list[float] | None = None
 
@@ -110,16 +109,24 @@ def ready_in(turn: Turn, firsts_wait: bool) -> list[float]:
     return sorted(left_s[left_s > _EPSILON_S].tolist())
 
 
-def beyond_cap(view: View, rows: Rows, max_unread_ratio: float) -> Flags:
-    """Rows whose unread tokens exceed the share of their length that is worth having ready; readers' rows only."""
-    is_beyond: Flags = view.unread_tokens[rows] > max_unread_ratio * view.length_tokens[rows]
-    return is_beyond & (view.rate_tok_s[rows] >= 0.0)
+def leaving_order(turn: Turn, rows: Rows, spare_s: Floats, *ranks: NDArray[Any]) -> Rows:
+    """In which order running rows leave: by `ranks`, the last of which counts most, and then by what they can spare.
+
+    Whoever has most to spare goes first, up to far ahead of its reader; those beyond come last, the furthest ahead at
+    the end. Between them what the engine makes more than is read goes to a few, who finish early and leave their
+    memory and their share of the demand to others, instead of lying about in everybody's buffer (docs/policy.md).
+    """
+    view, is_ahead = turn.view, far_ahead(turn.view, turn.tunables, rows)
+    nearness = np.where(is_ahead, spare_s, -spare_s)
+    order: Rows = np.lexsort((view.serial[rows], view.arrival_s[rows], nearness, is_ahead, *ranks))
+    return order
 
 
 def find_victims(
     turn: Turn, firsts_wait: bool, least_runway_s: float, excess: Flags | None = None, runway_s: Floats | None = None
 ) -> Victims:
-    """Candidates, first those outside the admitted set, then those far ahead of their readers, then by runway.
+    """Candidates, first those outside the admitted set, then as `leaving_order` says (the variants that follow other
+    people's formulas: the longest runway first).
 
     `least_runway_s` drops at once whoever could not be safe for anybody; rows of `excess` (overload) are kept.
     `runway_s` of the running rows, where the caller has it already.
@@ -132,19 +139,15 @@ def find_victims(
         fits |= excess[rows]
     some = (fits & may_leave(turn, firsts_wait)).nonzero()[0]
     if not some.size:
-        return Victims(turn, [], [], [], [], [])
+        return Victims(turn, [], [], [], [], 0)
     rows, runway_s = rows[some], runway_s[some]
-    is_beyond = beyond_cap(view, rows, turn.tunables.max_unread_ratio)
-    rank = 1 - is_beyond.astype(np.int8)
     is_excess = np.zeros(some.size, np.bool_) if excess is None else excess[rows]
-    if excess is not None:
-        rank[is_excess] = -1
-    order = np.lexsort((view.serial[rows], view.arrival_s[rows], -runway_s, rank))
+    order = leaving_order(turn, rows, runway_s, ~is_excess)
     return Victims(
         turn,
         rows[order].tolist(),
         runway_s[order].tolist(),
-        is_beyond[order].tolist(),
         is_excess[order].tolist(),
         [False] * some.size,
+        some.size - int((far_ahead(turn.view, turn.tunables, rows) & ~is_excess).sum()),
     )

@@ -128,6 +128,7 @@ class EngineView:
     step_s: float = 0.03  # the next decode step at the present batch
     capacity_tok_s: float | None = None  # None: not known yet, and then there is no overload
     stream_limit_tok_s: float | None = None  # what one stream alone could be decoded at; None: not known
+    has_mixed_steps: bool = False  # those who run get their token in steps with prefill too
     costs: Costs = field(default_factory=Costs)
 
 

@@ -7,7 +7,7 @@ from tokenflow.policy.cadence import WRITE_GRAIN_TOKENS
 from tokenflow.policy.ledger import sane_tokens, unwritten_tokens
 from tokenflow.policy.plan import Write
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.urgency import runways
+from tokenflow.policy.urgency import far_ahead, runways
 from tokenflow.policy.view import View
 
 Rows = NDArray[np.intp]
@@ -16,7 +16,7 @@ _MOST_WRITES = 256
 
 
 def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: float) -> tuple[Write, ...]:
-    """Copies of running streams' KV, the longest runway first (the likeliest next victims), within the budget.
+    """Copies of running streams' KV, the likeliest next victims first, within the budget.
 
     The budget is what the link carries in `transfer_budget_ratio` of a step, less what is in flight, so that no
     copy outlives the step it hides behind; and never more than `host_room_tokens`. Pieces under WRITE_GRAIN_TOKENS
@@ -42,7 +42,8 @@ def writes(view: View, tunables: Tunables, running: Rows, host_room_tokens: floa
     if not some.size:
         return ()
     rows, unwritten = running[some], unwritten[some]
-    nearness = -runways(view, rows)
+    runway_s = runways(view, rows)
+    nearness = np.where(far_ahead(view, tunables, rows), runway_s, -runway_s)
     if rows.size > 4 * _MOST_WRITES:  # sort only those that can be within the budget, if those fill it
         first = (nearness <= np.partition(nearness, _MOST_WRITES)[_MOST_WRITES]).nonzero()[0]
         if unwritten[first].sum() >= budget_tokens:

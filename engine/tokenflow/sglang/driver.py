@@ -177,6 +177,7 @@ class PolicyDriver:
             step_s=self.steps.step_s(holders, holders * mean_context),
             capacity_tok_s=self.capacity_tok_s,
             stream_limit_tok_s=1.0 / self.steps.step_s(1, mean_context) if self.capacity_tok_s else None,
+            has_mixed_steps=bool(self._scheduler.is_mixed_chunk),
             costs=self.costs.costs(now_s, self.tunables.tail_quantile, mean_context),
         )
 

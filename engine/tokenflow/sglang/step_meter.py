@@ -4,6 +4,7 @@ The time of a batch is the distance from its launch to the next batch's: on a GP
 CPU, where the launch itself computes, it is too. A batch after which the loop was idle says nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from tokenflow.counters import Counters, Phase
@@ -33,10 +34,16 @@ class LaunchStamps:
 
 
 def _describe(batch: Any) -> MeasuredStep:
-    if not batch.forward_mode.is_extend():
-        context_tokens = sum(len(req.origin_input_ids) + len(req.output_ids) for req in batch.reqs)
-        return MeasuredStep(False, len(batch.reqs), context_tokens)
-    new_tokens = int(batch.extend_num_tokens or 0)
-    lengths = zip(batch.reqs, batch.extend_lens or (), strict=False)
-    prompt_tokens = sum(length for req, length in lengths if req.retraction_count == 0)
-    return MeasuredStep(True, len(batch.reqs), 0, new_tokens, min(prompt_tokens / max(new_tokens, 1), 1.0))
+    decoding = batch.decoding_reqs or ()  # the last ones, of a mixed step: a token each
+    count = len(batch.reqs) - len(decoding)
+    if not (batch.forward_mode.is_extend() and count):
+        return MeasuredStep(False, len(batch.reqs), _context_tokens(batch.reqs))
+    lengths = (batch.extend_lens or ())[:count]
+    prompt_tokens = sum(length for req, length in zip(batch.reqs, lengths, strict=False) if req.retraction_count == 0)
+    new_tokens = max(int(batch.extend_num_tokens or 0) - len(decoding), 0)
+    prompt_ratio = min(prompt_tokens / max(new_tokens, 1), 1.0)
+    return MeasuredStep(True, count, 0, new_tokens, prompt_ratio, len(decoding), _context_tokens(decoding))
+
+
+def _context_tokens(reqs: Sequence[Any]) -> int:
+    return sum(len(req.origin_input_ids) + len(req.output_ids) for req in reqs)

@@ -72,6 +72,7 @@ class SimulatedEngine(msgspec.Struct, kw_only=True):
     step_overhead_s: float
     load_overlap: str
     decision_pause_s: float
+    has_mixed_steps: bool
 
 
 class SimulatedWorkload(msgspec.Struct, kw_only=True):

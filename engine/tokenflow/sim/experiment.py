@@ -30,6 +30,7 @@ class Setup:
     limits: GoodputLimits = field(default_factory=GoodputLimits)
     chunk_tokens: int | None = None  # None: each policy's own
     decision_pause_s: float = 0.0  # of ours, after a decision that changed nothing
+    has_mixed_steps: bool = False  # ours decode in steps with prefill too
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,13 @@ def run_one(
     on_progress: Callable[[int, float], None] | None = None,
 ) -> Outcome:
     """Raises UsageError for an unknown policy, SimulationError where the run cannot go on."""
-    scheduler = make_scheduler(policy, setup.tunables, setup.decision_pause_s, setup.chunk_tokens)
+    scheduler = make_scheduler(
+        policy,
+        setup.tunables,
+        pause_s=setup.decision_pause_s,
+        chunk_tokens=setup.chunk_tokens,
+        has_mixed_steps=setup.has_mixed_steps,
+    )
     requests = setup.requests_of(seed)
     begin_s = time.perf_counter()
     engine = SimEngine(

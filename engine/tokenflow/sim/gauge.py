@@ -6,6 +6,7 @@ from tokenflow.policy.estimator import CostEstimator
 from tokenflow.policy.step_meter import StepMeter
 from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView
 from tokenflow.sim.performance import Link, PerformanceModel, StepWork
+from tokenflow.sim.scheduler import StepStyle
 from tokenflow.sim.state import EngineState
 from tokenflow.sim.transfers import Direction
 
@@ -51,6 +52,7 @@ class Gauge:
             step_s=self.meter.step_s(holders, holders * mean_context),
             capacity_tok_s=self.capacity_tok_s,
             stream_limit_tok_s=1.0 / self.meter.step_s(1, mean_context) if self.capacity_tok_s else None,
+            has_mixed_steps=state.rules.style is StepStyle.MIXED,
             costs=self.costs.costs(state.now_s, self._tail_quantile, mean_context),
         )
 

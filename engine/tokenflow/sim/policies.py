@@ -7,14 +7,22 @@ from tokenflow.policy.states import Variant
 from tokenflow.policy.tunables import Tunables
 from tokenflow.sim.baselines import BASELINES, make_baseline
 from tokenflow.sim.policy_scheduler import CHUNK_TOKENS, PolicyScheduler
-from tokenflow.sim.scheduler import Scheduler
+from tokenflow.sim.scheduler import Scheduler, StepStyle
 
 OURS = (Variant.TOKENFLOW, Variant.PAPER, Variant.GUIDE)  # the policy's own `fcfs` is not stock: see baselines
 POLICIES = tuple(variant.value for variant in OURS) + BASELINES
 
 
-def make_scheduler(name: str, tunables: Tunables, pause_s: float = 0.0, chunk_tokens: int | None = None) -> Scheduler:
-    """A new one for each run; `pause_s` is of ours (see PolicyScheduler). Raises UsageError for an unknown name.
+def make_scheduler(
+    name: str,
+    tunables: Tunables,
+    *,
+    pause_s: float = 0.0,
+    chunk_tokens: int | None = None,
+    has_mixed_steps: bool = False,
+) -> Scheduler:
+    """A new one for each run; `pause_s` and `has_mixed_steps` are of ours (see PolicyScheduler). Raises UsageError for
+    an unknown name.
 
     `chunk_tokens` None takes the policy's own.
     """
@@ -23,4 +31,5 @@ def make_scheduler(name: str, tunables: Tunables, pause_s: float = 0.0, chunk_to
     if name in BASELINES:
         return make_baseline(name, chunk_tokens, ttft_target_s=tunables.ttft_target_s)
     wanted = replace(tunables, variant=Variant(name))
-    return PolicyScheduler(wanted, chunk_tokens=chunk_tokens or CHUNK_TOKENS, pause_s=pause_s)
+    style = StepStyle.MIXED if has_mixed_steps else StepStyle.SEPARATE
+    return PolicyScheduler(wanted, style=style, chunk_tokens=chunk_tokens or CHUNK_TOKENS[style], pause_s=pause_s)

@@ -10,10 +10,11 @@ from tokenflow.policy.cadence import IDLE_DECISION_S
 from tokenflow.policy.plan import Decision, Plan
 from tokenflow.policy.planner import plan
 from tokenflow.policy.tunables import Tunables
-from tokenflow.policy.view import PREEMPTED, PREFILLING, View
+from tokenflow.policy.view import PREEMPTED, PREFILLING, RUNNING, View
 from tokenflow.sim.scheduler import Look, StepRules, StepStyle
 
-CHUNK_TOKENS = 8192  # SGLang's chunk on a large GPU
+# SGLang's chunk on a large GPU; with mixed steps a chunk is what the others' tokens are apart, so Sarathi-Serve's.
+CHUNK_TOKENS = {StepStyle.SEPARATE: 8192, StepStyle.MIXED: 2048}
 
 
 def _missing_tokens(view: View, rows: "NDArray[Any]") -> "NDArray[np.float64]":
@@ -24,7 +25,8 @@ def _missing_tokens(view: View, rows: "NDArray[Any]") -> "NDArray[np.float64]":
 
 
 class PolicyScheduler:
-    """`tunables.variant` says which policy. By default steps are SGLang's: prefill goes first and decodes nobody.
+    """`tunables.variant` says which policy. By default steps are SGLang's: prefill goes first and decodes nobody. Mixed
+    ones are SGLang's with `--enable-mixed-chunk`.
 
     `pause_s`: after a decision that changed nothing it is asked again so much later, if nothing happens meanwhile.
     """
@@ -34,7 +36,7 @@ class PolicyScheduler:
         tunables: Tunables,
         *,
         style: StepStyle = StepStyle.SEPARATE,
-        chunk_tokens: int = CHUNK_TOKENS,
+        chunk_tokens: int = CHUNK_TOKENS[StepStyle.SEPARATE],
         pause_s: float = 0.0,
     ) -> None:
         self.tunables = tunables
@@ -47,13 +49,15 @@ class PolicyScheduler:
 
     def decide(self, look: Look) -> Plan:
         made = plan(look.view, self.tunables)
-        if self.rules.style is StepStyle.SEPARATE and len(made.starts) > 1:
+        if len(made.starts) > 1:
             return structs.replace(made, starts=self._of_the_next_step(look.view, made))
         return made
 
     def _of_the_next_step(self, view: View, made: Plan) -> tuple[Decision, ...]:
         """As in SGLang: whom the next step's chunk has no room for stays where it is, and is planned for anew."""
         left_tokens = self.rules.chunk_tokens - int(_missing_tokens(view, view.state == PREFILLING).sum())
+        if self.rules.style is StepStyle.MIXED:
+            left_tokens -= int((view.state == RUNNING).sum()) - len(made.pauses)
         for number, decision in enumerate(made.starts):
             if left_tokens <= 0 and number:
                 return made.starts[:number]

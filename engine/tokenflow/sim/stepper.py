@@ -134,7 +134,8 @@ class Stepper:
             state.now_s = max(state.now_s, state.transfers.run_until_done(loads))
         step_s = state.now_s - begin_s
         prompts = sum(p.new_tokens for p in pieces if not streams.value(p.stream, "pause_count"))
-        measured = MeasuredStep(True, len(pieces), 0, new_tokens, prompts / new_tokens)
+        decoded_kv_tokens = int(work.decode_kv_tokens)
+        measured = MeasuredStep(True, len(pieces), 0, new_tokens, prompts / new_tokens, decoding, decoded_kv_tokens)
         self._meter.take(measured, step_s, state.now_s)
         if decoding:
             batch.made(np.array([state.now_s]))

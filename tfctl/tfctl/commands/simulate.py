@@ -122,6 +122,12 @@ def simulate(
             help="Prefill tokens in a step (the policy's own).",
         ),
     ] = None,
+    has_mixed_steps: Annotated[
+        bool,
+        typer.Option(
+            "--mixed-steps", show_default=False, help="Ours: who runs gets a token in steps with prefill too."
+        ),
+    ] = False,
     link_gbs: Annotated[
         float | None,
         typer.Option(
@@ -203,6 +209,7 @@ def simulate(
         page_tokens=page_tokens,
         max_running=max_running,
         chunk_tokens=chunk_tokens,
+        has_mixed_steps=has_mixed_steps,
         link_gbs=link_gbs,
         interference_ratio=interference_ratio,
         overlap=LoadOverlap(overlap),

@@ -27,6 +27,7 @@ class SimulateOptions:
     page_tokens: int
     max_running: int
     chunk_tokens: int | None
+    has_mixed_steps: bool
     link_gbs: float | None
     interference_ratio: float | None
     overlap: LoadOverlap

@@ -66,6 +66,7 @@ def simulate_plan(options: SimulateOptions) -> SimulatePlan:
         limits=_limits(options.goodput),
         chunk_tokens=options.chunk_tokens,
         decision_pause_s=options.decision_pause_ms / 1000.0,
+        has_mixed_steps=options.has_mixed_steps,
     )
     workload = SimulatedWorkload(
         arrivals=spec.arrivals,
@@ -157,6 +158,7 @@ def _engine(setup: Setup) -> SimulatedEngine:
         step_overhead_s=settings.step_overhead_s,
         load_overlap=settings.load_overlap.value,
         decision_pause_s=setup.decision_pause_s,
+        has_mixed_steps=setup.has_mixed_steps,
         d2h_bytes_s=link.d2h_bytes_s,
         h2d_bytes_s=link.h2d_bytes_s,
         h2d_contention_ratio=link.h2d_contention_ratio,

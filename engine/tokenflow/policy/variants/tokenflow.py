@@ -11,7 +11,6 @@ from tokenflow.policy.seekers import classify, order_of
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import runways, urgencies
-from tokenflow.policy.victims import beyond_cap
 from tokenflow.policy.view import View
 
 
@@ -36,7 +35,6 @@ def _serve(turn: Turn, inside: NDArray[np.bool_] | None) -> None:
         if not rows.size:
             return
     terms = urgencies(view, tunables, rows)
-    beyond_exists = bool(beyond_cap(view, turn.running, tunables.max_unread_ratio).any())
-    seekers = classify(turn, rows, terms, beyond_exists)
+    seekers = classify(turn, rows, terms)
     order = order_of(turn, seekers)
     Rotation(turn, seekers, runways(view, turn.running), excess).run(order)
