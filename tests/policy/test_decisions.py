@@ -313,6 +313,11 @@ def test_a_full_pool():
     assert decide(*rows, engine=engine_with(kv_free_tokens=6)).pauses == ()
     nobody_safe = [running("a", 0.01), running("b", 0.02), running("c", 0.0)]
     assert [d.rid for d in decide(*nobody_safe, engine=engine_with(kv_free_tokens=0)).pauses] == ["b"]
+    ahead = [running("ahead", 9.5, length_tokens=100), running("further", 12.0, length_tokens=100)]
+    assert [d.rid for d in decide(rows[0], *ahead, engine=engine_with(kv_free_tokens=5)).pauses] == ["safe"]
+    assert [d.rid for d in decide(rows[1], *ahead, engine=engine_with(kv_free_tokens=5)).pauses] == ["ahead"]
+    slow = {"engine": engine_with(kv_free_tokens=5, costs={"schedule_s": 20.0})}  # nobody is safe: who lacks least
+    assert [d.rid for d in decide(rows[1], *ahead, **slow).pauses] == ["further"]
     fixed = [running("a", 9.0, may_pause=False), running("b", 0.0)]
     assert [d.rid for d in decide(*fixed, engine=engine_with(kv_free_tokens=0)).pauses] == ["b"]
     assert decide(running("only", 9.0), engine=engine_with(kv_free_tokens=0)).pauses == ()

@@ -1,6 +1,6 @@
 """Swaps in groups: what the step of a return costs everybody else, waiting for company, and who rides along."""
 
-from policy_rows import decide, engine_with, paused, running, swaps_of, waiting
+from policy_rows import NOW_S, decide, engine_with, paused, running, swaps_of, waiting
 
 SLOW_STEPS = {"prefill_fixed_s": 0.1}
 
@@ -39,6 +39,15 @@ def test_all_first_tokens_wait_a_step_until_nobody_is_left_behind():
     assert swaps_of(decide(*seekers, *rows, soon, engine=busy_engine(4))) == []
     never = running("never", 1.0, rate_tok_s=9.0)
     assert len(swaps_of(decide(*seekers, *rows, never, engine=busy_engine(4)))) == 3
+
+
+def test_who_is_far_ahead_counts_as_one_who_may_leave():
+    """Of those who run one is short of text, and comes before those far ahead in the order; one has just begun, and is
+    not worth waiting for."""
+    ahead = [running(f"ahead{i}", 9.0, length_tokens=200) for i in range(3)]
+    others = [running("short", 1.0, rate_tok_s=9.0), running("fresh", 5.0, since_s=NOW_S - 0.1)]
+    seekers = [waiting(f"w{i}") for i in range(5)]
+    assert len(swaps_of(decide(*seekers, *ahead, *others, engine=busy_engine(5)))) == 3
 
 
 def test_a_late_first_token_asks_less_of_its_victim():

@@ -61,8 +61,9 @@ class Company:
         turn, costs = self.turn, self.turn.view.engine.costs
         step_s = turn.view.engine.step_s
         firsts = [place for place, want in enumerate(self.wants) if want == FIRST][:_MOST_PAIRS]
-        runway_s = self.victims.runways_s[:_MOST_PAIRS]
-        rates = turn.view.rate_tok_s[self.victims.rows[:_MOST_PAIRS]]
+        pairs = sorted(zip(self.victims.runways_s, self.victims.rows, strict=True), key=lambda pair: -pair[0])
+        runway_s = [runway_s for runway_s, _ in pairs[:_MOST_PAIRS]]
+        rates = turn.view.rate_tok_s[[row for _, row in pairs[:_MOST_PAIRS]]]
         gain_s = (np.where(rates > 0.0, 1.0 / np.fmax(rates, MIN_RATE_TOK_S), 0.0) - step_s).tolist()
         counts = []
         for steps in range(GATHER_STEPS + 1):

@@ -116,7 +116,7 @@ def leaving_order(turn: Turn, rows: Rows, spare_s: Floats, *ranks: NDArray[Any])
     the end. Between them what the engine makes more than is read goes to a few, who finish early and leave their
     memory and their share of the demand to others, instead of lying about in everybody's buffer (docs/policy.md).
     """
-    view, is_ahead = turn.view, far_ahead(turn.view, turn.tunables, rows)
+    view, is_ahead = turn.view, far_ahead(turn.view, turn.tunables, rows) & (spare_s >= 0.0)
     nearness = np.where(is_ahead, spare_s, -spare_s)
     order: Rows = np.lexsort((view.serial[rows], view.arrival_s[rows], nearness, is_ahead, *ranks))
     return order
