@@ -5,6 +5,7 @@ restart an engine: they run last, one engine at a time, and the shared one is ta
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,20 @@ class Engines:
             self._shared = rig
             self._descriptions.append(rig.describe())
         return self._shared
+
+    @contextmanager
+    def of_a_module(self, *arguments: str, **environment: str) -> Iterator[Rig]:
+        """An engine for the tests of one file, with these arguments and variables; the shared one is taken down."""
+        self.take_down()
+        rig = Rig()
+        rig.environment.update(environment)
+        try:
+            rig.start(*arguments)
+            yield rig
+            rig.stop()
+            rig.assert_nothing_left()
+        finally:
+            rig.clear()
 
     def take_down(self) -> None:
         rig, self._shared = self._shared, None

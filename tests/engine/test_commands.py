@@ -20,17 +20,10 @@ TOKENS = 4000  # far more than are made before a test is over
 
 @pytest.fixture(scope="module")
 def own_engine(_engines) -> Iterator[Rig]:
-    _engines.take_down()
-    rig = Rig()
-    try:
-        rig.start(*FAST, "--max-running-requests", "2")
+    with _engines.of_a_module(*FAST, "--max-running-requests", "2") as rig:
         assert rig.tfctl("mode", "enforce").returncode == 0
         assert rig.tfctl("tune", "max_swaps_per_s=0", "restore=load").returncode == 0  # nobody moves but by our hand
         yield rig
-        rig.stop()
-        rig.assert_nothing_left()
-    finally:
-        rig.clear()
 
 
 @pytest.fixture(autouse=True)

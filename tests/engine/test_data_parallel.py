@@ -20,16 +20,8 @@ TOKENS = 60
 
 @pytest.fixture(scope="module")
 def two(_engines) -> Iterator[Rig]:
-    _engines.take_down()
-    rig = Rig()
-    try:
-        rig.environment["SGLANG_CPU_OMP_THREADS_BIND"] = "0|1"
-        rig.start(*TWO)
+    with _engines.of_a_module(*TWO, SGLANG_CPU_OMP_THREADS_BIND="0|1") as rig:
         yield rig
-        rig.stop()
-        rig.assert_nothing_left()
-    finally:
-        rig.clear()
 
 
 def by_scheduler(rig: Rig, metric: str) -> list[float]:

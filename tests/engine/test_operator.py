@@ -23,16 +23,9 @@ PAGE_TOKENS = 1
 @pytest.fixture(scope="module")
 def own_engine(_engines) -> Iterator[Rig]:
     """One engine for all of this file: a single slot, so that a second stream waits."""
-    _engines.take_down()
-    rig = Rig()
-    try:
-        rig.start(*FAST, "--max-running-requests", "1")
+    with _engines.of_a_module(*FAST, "--max-running-requests", "1") as rig:
         assert rig.tfctl("mode", "enforce").returncode == 0
         yield rig
-        rig.stop()
-        rig.assert_nothing_left()
-    finally:
-        rig.clear()
 
 
 class Stream(threading.Thread):

@@ -44,14 +44,5 @@ def test_a_paused_stream_says_what_it_would_have_said_under_penalties(engine_sho
 
 @pytest.fixture(scope="module")
 def engine_short_of_kv(_engines):
-    from engine_rig import Rig
-
-    _engines.take_down()
-    rig = Rig()
-    try:
-        rig.start(*NO_OVERLAP)
+    with _engines.of_a_module(*NO_OVERLAP) as rig:
         yield rig
-        rig.stop()
-        rig.assert_nothing_left()
-    finally:
-        rig.clear()
