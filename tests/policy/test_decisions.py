@@ -427,6 +427,23 @@ def test_the_default_costs_are_careful():
     assert math.isfinite(COSTS.prefill_s_per_token)
 
 
+def test_room_on_the_host_is_not_given_to_a_victim_and_to_a_paused_copy_alike():
+    """1,000 unwritten tokens of a paused stream and 500 of room: what a victim writes of it is missing for the copy,
+    and for the next victim."""
+    kept = paused("kept", 20.0, is_held=True, kv_device_tokens=1_000, kv_host_tokens=0, kv_both_tokens=0)
+    victims = [
+        running(f"r{i}", 9.0 - i, kv_device_tokens=1_000, context_tokens=1_000, kv_both_tokens=600) for i in (0, 1)
+    ]
+    engine = engine_with(kv_free_tokens=16, host_free_tokens=500, kv_total_tokens=9_000)
+    made = decide(waiting("w", context_tokens=1_490), kept, *victims, engine=engine, restore=Restore.LOAD)
+    freed = 1_000 * len(made.pauses) + sum(release.tokens for release in made.releases)
+    written = sum(release.write_tokens for release in made.releases)
+    written += sum(400 for pause in made.pauses if pause.action is Action.PAUSE_OFFLOAD)
+    assert [start.rid for start in made.starts] == ["w"]
+    assert freed + 16 >= 1_490 + 8
+    assert written <= 500
+
+
 def test_of_prompts_that_come_at_once_the_short_ones_go_first():
     long, middle, short = (waiting(rid, context_tokens=size) for rid, size in (("l", 900), ("m", 500), ("s", 100)))
     assert [d.rid for d in decide(long, middle, short, engine=engine_with(slots_free=3)).starts] == ["s", "m", "l"]

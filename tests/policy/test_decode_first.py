@@ -36,6 +36,13 @@ def test_readers_as_fast_as_the_engine_keep_nobody_waiting(rate_tok_s):
     assert started(*crowd(0.0, rate_tok_s=rate_tok_s), waiting("w")) == ["w"]
 
 
+def test_many_who_gain_next_to_nothing_keep_nobody_waiting():
+    """A hundred readers gain 0.2 ms a step: more in all than a step costs one newcomer, at every step anew."""
+    many = crowd(0.0, count=100, rate_tok_s=45.0)
+    wide = {"slot_count": 128, "slots_free": 28, "step_s": 0.022, "costs": {"prefill_s_per_token": 0.01}}
+    assert started(*many, waiting("w"), **wide) == ["w"]
+
+
 def test_a_paused_reader_that_is_dry_counts_more_than_a_first_token():
     few = crowd(0.0, count=1, rate_tok_s=20.0)
     assert started(*few, waiting("w")) == []

@@ -9,6 +9,8 @@ from tokenflow.policy.buffer import MAX_RATE_TOK_S, MIN_RATE_TOK_S
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.urgency import Floats
 
+_LEAST_GAIN_RATIO = 0.1  # of a step
+
 
 def is_decode_first(turn: Turn, runs_s: Floats, group_s: float, first_count: int, dry_count: int) -> bool:
     """True if one decode step before the group saves the running readers more than it costs those who wait.
@@ -16,7 +18,8 @@ def is_decode_first(turn: Turn, runs_s: Floats, group_s: float, first_count: int
     `runs_s`: runways of the running rows, in their order; `group_s`: how long starting the group takes; `first_count`
     and `dry_count`: who waits for a first token, and paused readers who have nothing left.
     What a step saves is the runway that it adds, as far as the group would use it up. A reader as fast as the engine
-    gains none, so nobody is kept waiting for the sake of those who cannot be helped.
+    gains none, and one nearly as fast too little to count: a hundred of them would keep a newcomer waiting at every
+    step until the starvation bound, and never be helped.
     """
     view, tunables = turn.view, turn.tunables
     step_s = view.engine.step_s
@@ -27,6 +30,8 @@ def is_decode_first(turn: Turn, runs_s: Floats, group_s: float, first_count: int
     if not short.any():
         return False
     rates = np.clip(view.rate_tok_s[turn.running[short]], MIN_RATE_TOK_S, MAX_RATE_TOK_S)
-    saved_s = np.minimum(lacking_s[short], np.maximum(1.0 / rates - step_s, 0.0)).sum()
+    gain_s = 1.0 / rates - step_s
+    gain_s[gain_s < _LEAST_GAIN_RATIO * step_s] = 0.0
+    saved_s = np.minimum(lacking_s[short], gain_s).sum()
     lost_s = step_s * (tunables.weight_ttft * first_count + tunables.weight_stall * dry_count)
     return bool(tunables.weight_stall * saved_s > lost_s)

@@ -53,15 +53,17 @@ class Exchange:
         """
         turn, victims = self._turn, self.victims
         lacks_slot = turn.ledger.slots <= 0 or takes_place
-        lacks_tokens = turn.ledger.lacks_tokens(self.claims.tokens[index], self.claims.own_tokens[index])
+        claim = self.claims.tokens[index], self.claims.own_tokens[index]
+        lacks_tokens = turn.ledger.lacks_tokens(*claim)
         frees_pages = lacks_tokens > 0.0
+        freed_tokens = written_tokens = 0.0
         chosen: list[tuple[int, Departure, float]] = []
         for number, is_used in enumerate(victims.is_used):
             if not lacks_slot and lacks_tokens <= 0.0:
                 break
             if is_used or len(chosen) + 1 > turn.swap_credit:
                 continue
-            leaving = victims.departure(number, frees_pages=frees_pages)
+            leaving = victims.departure(number, frees_pages, written_tokens)
             if not lacks_slot and leaving.freed_tokens <= 0.0:
                 continue
             required_s = condition(number, leaving)
@@ -69,7 +71,9 @@ class Exchange:
                 continue
             chosen.append((number, leaving, required_s))
             lacks_slot = False
-            lacks_tokens -= leaving.freed_tokens
+            freed_tokens += leaving.freed_tokens
+            written_tokens += leaving.written_tokens
+            lacks_tokens = turn.ledger.lacks_tokens(*claim, written_tokens) - freed_tokens
         if not chosen or lacks_slot or lacks_tokens > 0.0:
             return False
         for number, leaving, required_s in chosen:

@@ -193,8 +193,10 @@ class Rotation:
         """The fewest leading candidates that free what is lacking; empty if there are not enough."""
         ledger = self._turn.ledger
         lacks_slot = ledger.slots <= 0
-        lacks_tokens = ledger.lacks_tokens(self._claims.tokens[place], self._claims.own_tokens[place])
+        claim = self._claims.tokens[place], self._claims.own_tokens[place]
+        lacks_tokens = ledger.lacks_tokens(*claim)
         frees_pages = lacks_tokens > 0.0
+        freed_tokens = written_tokens = 0.0
         found: Chosen = []
         used, excess, runways_s = victims.is_used, victims.is_excess, victims.runways_s
         while self._first_unused < len(used) and used[self._first_unused]:
@@ -204,7 +206,7 @@ class Rotation:
         while (number := number + 1) < last:
             if used[number] or (want == OUTRANK and not excess[number]):
                 continue
-            leaving = victims.departure(number, frees_pages)
+            leaving = victims.departure(number, frees_pages, written_tokens)
             if not lacks_slot and leaving.freed_tokens <= 0.0:
                 continue  # would free nothing of what is lacking
             required_s = self._required_s(leaving, place, want)
@@ -216,7 +218,9 @@ class Rotation:
                     continue
             found.append((number, leaving, required_s))
             lacks_slot = False
-            lacks_tokens -= leaving.freed_tokens
+            freed_tokens += leaving.freed_tokens
+            written_tokens += leaving.written_tokens
+            lacks_tokens = ledger.lacks_tokens(*claim, written_tokens) - freed_tokens
             if lacks_tokens <= 0.0:
                 return found if len(found) == 1 else _without_superfluous(found, -lacks_tokens)
         return []

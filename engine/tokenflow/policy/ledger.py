@@ -61,17 +61,18 @@ class Ledger:
         self.host_free_tokens -= tokens
         self.promised_host_tokens += tokens
 
-    def lacks_tokens(self, tokens: float, own_tokens: float) -> float:
+    def lacks_tokens(self, tokens: float, own_tokens: float, written_tokens: float = 0.0) -> float:
         """Pages that are lacking for a start, in tokens; 0 if there are enough.
 
-        What an earlier start was lent of this one's own copy has to be found again.
+        What an earlier start was lent of this one's own copy has to be found again. `written_tokens` of the host's
+        room are taken by those who leave for it.
         """
         lacking = tokens + max(own_tokens - self.unwritten_tokens, 0.0) - self.free_tokens
         if lacking <= 0.0:
             return 0.0
         writable = self.unwritten_tokens - own_tokens
         if not self.is_idle:
-            writable = min(writable, self.host_free_tokens)
+            writable = min(writable, self.host_free_tokens - written_tokens)
         return max(lacking - writable, 0.0) if writable > 0.0 else lacking
 
     def can_take(self, tokens: float, own_tokens: float) -> bool:

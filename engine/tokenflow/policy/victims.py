@@ -42,8 +42,11 @@ class Victims:
     _away: list[Departure] | None = None
     _kept: list[float] | None = None
 
-    def departure(self, index: int, frees_pages: bool) -> Departure:
-        """A pause for a slot alone leaves the KV where it is; one for pages sends it away."""
+    def departure(self, index: int, frees_pages: bool, written_tokens: float = 0.0) -> Departure:
+        """A pause for a slot alone leaves the KV where it is; one for pages sends it away.
+
+        `written_tokens` of the host's room go to those who leave with it.
+        """
         if not frees_pages:
             if self._kept is None:
                 self._kept = droppable_tokens(self.turn.view, np.array(self.rows, np.intp)).tolist()
@@ -51,7 +54,7 @@ class Victims:
         if self._away is None:
             self._away = self._price()
         leaving = self._away[index]
-        if leaving.action is _OFFLOAD and leaving.written_tokens > self.turn.ledger.host_free_tokens:
+        if leaving.action is _OFFLOAD and leaving.written_tokens > self.turn.ledger.host_free_tokens - written_tokens:
             costs = self.turn.view.engine.costs  # the host filled up within this decision
             context = self.turn.view.context_tokens.item(self.rows[index])
             load_s = costs.prefill_fixed_s + costs.prefill_row_s + context * costs.prefill_s_per_token
