@@ -33,7 +33,7 @@ class Cause(StrEnum):
     FREE_PLACE = "free_place"  # a slot and pages were free
     FIRST_TOKEN = "first_token"  # a swap for somebody's first token
     RESCUE = "rescue"  # a swap for a paused stream that would run dry
-    SHARE = "share"  # a swap from a stream far ahead of its reader to one that is not
+    SHARE = "share"  # turns that other schedulers take in the simulator; ours makes no such swap
     STARVATION_BOUND = "starvation_bound"
     KV_FULL = "kv_full"
     OPERATOR = "operator"
