@@ -451,10 +451,27 @@ def test_of_prompts_that_come_at_once_the_short_ones_go_first():
     assert next(d.rid for d in decide(early, middle, short, engine=engine_with(slots_free=3)).starts) == "l"
 
 
-def test_all_first_tokens_together_stand_where_their_prefills_put_them():
-    """A paused reader who runs dry in a moment comes before short prompts and long ones alike."""
-    news = [waiting(f"w{size}", context_tokens=size) for size in (100, 500, 900)]
-    rows = urgencies(view_of(*news, paused("p", 0.2)), Tunables(), np.arange(4))
-    plain_s = rows.slack_s - rows.lead_s - rows.starving_s / Tunables().starvation_bound_s
-    assert rows.urgency_s.sum() == pytest.approx(plain_s.sum())
-    assert rows.urgency_s[3] == plain_s[3]
+def test_first_tokens_stand_at_the_middle_lead_within_a_second():
+    """However long one prompt is, it neither passes anybody by that nor is it passed by more than a second."""
+    news = [waiting(f"w{number}", context_tokens=size) for number, size in enumerate((100, 100, 140, 8_000))]
+    rows = urgencies(view_of(*news, paused("p", 0.2)), Tunables(), np.arange(5))
+    aged_s = rows.slack_s - rows.starving_s / Tunables().starvation_bound_s
+    middle_s = (rows.lead_s[1] + rows.lead_s[2]) / 2.0
+    shift_s = rows.urgency_s[:4] - (aged_s[:4] - middle_s)
+    assert shift_s == pytest.approx([-0.02, -0.02, 0.02, 1.0])
+    assert rows.urgency_s[4] == aged_s[4] - rows.lead_s[4]
+
+
+def test_a_lead_without_end_harms_nobody_else():
+    news = [waiting("w"), waiting("endless", kv_device_tokens=-math.inf), waiting("other", context_tokens=200)]
+    rows = urgencies(view_of(*news), Tunables(), np.arange(3))
+    assert np.isfinite(rows.urgency_s).all()
+    assert rows.urgency_s[1] > rows.urgency_s[2] > rows.urgency_s[0]
+
+
+def test_past_the_bound_unsafe_readers_leave_after_safe_ones_that_are_far_ahead():
+    late = waiting("late", arrival_s=NOW_S - 40.0, since_s=NOW_S - 40.0, context_tokens=150)
+    near = running("near", 0.1, kv_device_tokens=200, context_tokens=200)
+    ahead = running("ahead", 9.5, length_tokens=100, kv_device_tokens=100)
+    made = decide(late, near, ahead, engine=engine_with(kv_free_tokens=16 + 80))
+    assert swaps_of(made) == [("ahead", "late")]

@@ -90,3 +90,16 @@ def test_what_was_not_written_does_not_count_as_written(stage):
     _, row, view = stage.look()
     assert view.kv_both_tokens[row["b"]] == 10
     assert view.kv_both_tokens[row["c"]] == 10
+
+
+def test_a_client_that_does_not_drain_its_stream_is_no_reader(stage):
+    """However far ahead of it the stream gets, it is the first to make room."""
+    _, row, view = stage.look()
+    entry = stage.tracker.requests["c"]
+    entry.stream.buffer.rate_tok_s = 5.0
+    _, row, view = stage.look(1.1)
+    assert view.rate_tok_s[row["c"]] == 5.0
+    entry.is_blocked = True
+    _, row, view = stage.look(1.2)
+    assert view.rate_tok_s[row["c"]] != view.rate_tok_s[row["c"]]  # NaN: nobody reads along
+    assert stage.driver.far_ahead_rids() == frozenset()  # nothing has been decided yet

@@ -96,6 +96,18 @@ def test_those_with_the_longest_runway_leave_first_when_kv_is_full(stage):
     assert stage.directive().retraction_order == ("x", "y")
 
 
+def test_whoever_is_far_ahead_or_read_by_nobody_has_its_place_in_that_order(stage):
+    stage.governor.builder.reconcile(stage.scheduler, 1.0)
+    entries = {rid: stage.governor.tracker.requests[rid] for rid in ("x", "y")}
+    for rid, rate_tok_s in (("x", 4.0), ("y", 2.0)):
+        entries[rid].stream.buffer.rate_tok_s = rate_tok_s
+        entries[rid].stream.buffer.deliver(1.0, 8)
+    stage.governor.driver.far_ahead_rids = lambda: frozenset({"y"})
+    assert stage.directive().retraction_order == ("y", "x")  # it goes on to its end
+    entries["y"].is_blocked = True
+    assert stage.directive().retraction_order == ("x", "y")
+
+
 def test_pauses_are_noted_once_they_are_made(stage):
     directive = stage.directive(pauses=(pause("x"),))
     stage.actuator.carry_out(directive)

@@ -239,6 +239,31 @@ def test_every_policy_works_with_the_chunks_that_were_asked_for(policy):
     assert simulated(burst(3), scheduler=scheduler).state.rules.chunk_tokens == 640
 
 
+def test_nobody_is_paused_right_behind_a_mixed_step():
+    """SGLang has those who decoded in it in a batch that is merged behind the plugin's turn."""
+    looks = []
+
+    def heard(now_s, look, plan):
+        looks.append((bool(look.view.may_pause.all()), len(plan.pauses), len(plan.starts)))
+
+    scheduler = make_scheduler("tokenflow", Tunables(), has_mixed_steps=True, chunk_tokens=64)
+    requests = burst(12, prompt=100, output=200, rate=10.0, gap_s=0.3)
+    engine = simulated(requests, scheduler=scheduler, slots=4, on_plan=heard)
+    behind_mixed = [pauses for may_pause, pauses, _ in looks if not may_pause]
+    assert behind_mixed
+    assert sum(behind_mixed) == 0
+    assert engine.state.counts.pause_count > 5
+    assert sorted(record.made_tokens for record in engine.clerk.records) == [200] * 12
+
+
+def test_a_pool_that_is_full_behind_a_mixed_step_is_relieved_by_the_policy():
+    scheduler = make_scheduler("tokenflow", Tunables(), has_mixed_steps=True, chunk_tokens=64)
+    engine = simulated(burst(8, prompt=100, output=200, rate=10.0, gap_s=0.3), scheduler=scheduler, slots=8, kv=700)
+    assert engine.state.counts.pause_count > 0
+    assert engine.state.counts.forced_count == 0
+    assert sorted(record.made_tokens for record in engine.clerk.records) == [200] * 8
+
+
 def test_times_of_long_runs_are_let_go():
     """More decode steps than the shared row of times keeps: whoever runs has its own copy."""
     from tokenflow.sim import engine as module

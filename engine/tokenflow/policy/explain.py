@@ -8,14 +8,14 @@ from tokenflow.policy.buffer import sane_rate
 from tokenflow.policy.costs import departures, restores
 from tokenflow.policy.explanation import Explanation, Term, rounded
 from tokenflow.policy.ledger import claims, open_ledger
-from tokenflow.policy.overload import admitted, demand_rates
+from tokenflow.policy.overload import admitted, demand_rates, in_overload
 from tokenflow.policy.plan import Plan
 from tokenflow.policy.safety import required_tokens
 from tokenflow.policy.seekers import CAUSES, NOTHING, classify
 from tokenflow.policy.standing import standing
 from tokenflow.policy.tunables import Tunables
 from tokenflow.policy.turn import Turn, open_turn
-from tokenflow.policy.urgency import far_ahead, urgencies
+from tokenflow.policy.urgency import Urgencies, far_ahead, urgencies
 from tokenflow.policy.victims import may_leave
 from tokenflow.policy.view import PREEMPTED, RUNNING, WAITING, StateCode, View
 
@@ -90,17 +90,16 @@ def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
     turn = open_turn(view, tunables)
     rows = np.array([row], np.intp)
     is_waiting = int(view.state[row]) == WAITING
-    terms = urgencies(view, tunables, rows)
+    terms, place, want = _among_seekers(turn, row)
     back = restores(view, rows, tunables.restore)
     asked = claims(view, tunables, rows)
-    want = _want(turn, row)
     ledger = open_ledger(view, turn.running.size)
     return {
-        "slack_s": float(terms.slack_s[0]),
-        "lead_s": float(terms.lead_s[0]),
-        "starving_s": float(terms.starving_s[0]),
-        "ageing_s": float(terms.starving_s[0]) / tunables.starvation_bound_s,
-        "urgency_s": float(terms.urgency_s[0]),
+        "slack_s": float(terms.slack_s[place]),
+        "lead_s": float(terms.lead_s[place]),
+        "starving_s": float(terms.starving_s[place]),
+        "ageing_s": float(terms.starving_s[place]) / tunables.starvation_bound_s,
+        "urgency_s": float(terms.urgency_s[place]),
         "starts_by": "prefill" if is_waiting else "load" if back.is_load[0] else "recompute",
         "asks_as": None if want == NOTHING else str(CAUSES[want]),
         "claim_tokens": asked.tokens[0],
@@ -108,15 +107,18 @@ def _seeker_terms(view: View, tunables: Tunables, row: int) -> dict[str, Term]:
     }
 
 
-def _want(turn: Turn, row: int) -> int:
-    """What a row asks as depends on who else waits."""
-    rows = turn.seekers
+def _among_seekers(turn: Turn, row: int) -> tuple[Urgencies, int, int]:
+    """The terms, the row's place in them and what it asks as: its urgency and that depend on who else waits."""
+    view, tunables, rows = turn.view, turn.tunables, turn.seekers
     if turn.is_overloaded:
-        rows = rows[admitted(turn.view, turn.tunables)[rows]]
+        inside = admitted(view, tunables)
+        turn.tunables = in_overload(view, tunables, has_excess=not inside[rows].all())
+        rows = rows[inside[rows]]
     place = (rows == row).nonzero()[0]
-    if not place.size:
-        return NOTHING
-    return int(classify(turn, rows, urgencies(turn.view, turn.tunables, rows)).wants[place[0]])
+    if not place.size:  # an operator holds it, it is too large, or it is outside the admitted set
+        return urgencies(view, tunables, np.array([row], np.intp)), 0, NOTHING
+    terms = urgencies(view, tunables, rows)
+    return terms, int(place[0]), int(classify(turn, rows, terms).wants[place[0]])
 
 
 def _decision_terms(view: View, plan: Plan, row: int) -> dict[str, Term]:

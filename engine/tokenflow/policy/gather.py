@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tokenflow.policy.buffer import MIN_RATE_TOK_S
-from tokenflow.policy.seekers import BOUND, FIRST, NOTHING
+from tokenflow.policy.seekers import BOUND, FIRST, NOTHING, RIDE
 from tokenflow.policy.turn import Turn
 from tokenflow.policy.victims import Victims, ready_in
 
@@ -38,7 +38,8 @@ class Company:
     def is_worth_waiting_for(self) -> bool:
         """Not where those who may leave now are enough, nor for whoever is past the bound."""
         ready_count = len(self.victims.rows)
-        asking = sum(want != NOTHING for want in self.wants) - max(self.turn.ledger.slots, 0)
+        riding = min(self.wants.count(RIDE), self.victims.ahead_from)  # who is far ahead makes no room for riders
+        asking = sum(want not in (NOTHING, RIDE) for want in self.wants) + riding - max(self.turn.ledger.slots, 0)
         if not ready_count or BOUND in self.wants:
             return False
         coming_s = ready_in(self.turn, self.firsts_wait)

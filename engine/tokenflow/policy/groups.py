@@ -9,7 +9,7 @@ from tokenflow.policy.benefit import UNKNOWN_WAIT_S, StallCost, gain_s, victim_c
 from tokenflow.policy.decode_first import is_decode_first
 from tokenflow.policy.gather import SWAP_COST_FACTOR, Company
 from tokenflow.policy.ledger import claims
-from tokenflow.policy.plan import Cause
+from tokenflow.policy.plan import Action, Cause
 from tokenflow.policy.safety import required_runway_s
 from tokenflow.policy.seekers import BOUND, CAUSES, FIRST, NOTHING, OUTRANK, RESCUE, RIDE, Seekers
 from tokenflow.policy.turn import Turn
@@ -28,6 +28,7 @@ LATE_RATIO = 0.1
 RIDE_RATIO = 0.5
 _FREE_PLACE, _OVERLOAD, _FIRST_TOKEN = Cause.FREE_PLACE, Cause.OVERLOAD, Cause.FIRST_TOKEN
 _RESCUE, _SHARE = Cause.RESCUE, Cause.SHARE
+_FREE_DEPARTURE = Departure(Action.PAUSE_KEEP, 0.0, 0.0, 0.0, 0.0)
 
 
 class Rotation:
@@ -201,20 +202,22 @@ class Rotation:
         used, excess, runways_s = victims.is_used, victims.is_excess, victims.runways_s
         while self._first_unused < len(used) and used[self._first_unused]:
             self._first_unused += 1
-        number = self._first_unused - 1
         last = victims.ahead_from if want == RIDE else len(used)  # who is far ahead leaves only for who is in need
-        while (number := number + 1) < last:
+        order = range(self._first_unused, last)
+        # Whoever cannot be safe, whatever it would leave with, is passed over unpriced: there may be hundreds.
+        least_s = self._least_s(place, want) if must_be_safe else -math.inf
+        for number in order if must_be_safe else sorted(order, key=lambda number: -runways_s[number]):
             if used[number] or (want == OUTRANK and not excess[number]):
+                continue
+            if runways_s[number] < least_s and not excess[number]:
                 continue
             leaving = victims.departure(number, frees_pages, written_tokens)
             if not lacks_slot and leaving.freed_tokens <= 0.0:
                 continue  # would free nothing of what is lacking
             required_s = self._required_s(leaving, place, want)
             if must_be_safe and not excess[number]:
-                least_s = max(required_s, self._rival_s(place, want, leaving))
-                if runways_s[number] < least_s - _EPSILON_S:
-                    if not frees_pages and number < victims.ahead_from:
-                        number = victims.ahead_from - 1  # on the same terms and in order: no other of them has more
+                needed_s = max(required_s, self._rival_s(place, want, leaving))
+                if runways_s[number] < needed_s - _EPSILON_S:
                     continue
             found.append((number, leaving, required_s))
             lacks_slot = False
@@ -239,6 +242,11 @@ class Rotation:
             reserve_s=tunables.reserve_s,
             surplus_s=self._surplus_s[place] if is_first else 0.0,
         )
+
+    def _least_s(self, place: int, want: int) -> float:
+        """The runway without which nobody is safe for this one: with KV that costs nothing to move."""
+        required_s = self._required_s(_FREE_DEPARTURE, place, want)
+        return max(required_s, self._rival_s(place, want, _FREE_DEPARTURE)) - _EPSILON_S
 
     def _hold_s(self, place: int) -> float:
         first_run_s = self._turn.tunables.first_run_tokens * self._turn.view.engine.step_s

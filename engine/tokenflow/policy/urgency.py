@@ -2,8 +2,8 @@
 
 urgency = slack − lead − ageing. Slack is the time until something bad happens (a reader runs dry, the first token is
 late, a batch request's bound is over); lead is the time from getting a place to the next token. Among those who wait
-for a first token lead counts the other way about the middle one: of many prompts that come at once the short ones go
-first, which is the least wait for all together.
+for a first token all stand at the middle lead, the shorter prompt before the longer: of many that come at once the
+short ones first are the least wait for all together.
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from tokenflow.policy.view import View
 LATENESS_CAP_S = 1.0
 _MOST_UNREAD_TOKENS = 1e9
 _LONGEST_READING_S = 100.0
+_LONGEST_LEAD_S = 1e6
 _OURS = Variant.TOKENFLOW
 
 Floats = NDArray[np.float64]
@@ -60,14 +61,28 @@ def far_ahead(view: View, tunables: Tunables, rows: Rows) -> Flags:
     """Rows with more unread tokens than are worth having ready; readers' rows only.
 
     That is `max_unread_ratio` of their length, or of what is read in 100 s where that is less: `max_tokens` may be
-    far above what a request will make. The variants that follow other people's formulas know none such.
+    far above what a request will make. And no less than what a victim must have, and a run: of short answers a tenth
+    is read in a moment. The variants that follow other people's formulas know none such.
     """
     if tunables.variant is not _OURS:
         return np.zeros(rows.size, np.bool_)
     rates = view.rate_tok_s[rows]
-    length_tokens = np.fmin(view.length_tokens[rows], _LONGEST_READING_S * np.minimum(rates, MAX_RATE_TOK_S))
-    is_ahead: Flags = view.unread_tokens[rows] > tunables.max_unread_ratio * length_tokens
-    return is_ahead & (rates >= 0.0)
+    is_read = rates >= 0.0
+    rates = np.minimum(np.maximum(rates, MIN_RATE_TOK_S), MAX_RATE_TOK_S)
+    worth_tokens = tunables.max_unread_ratio * np.fmin(view.length_tokens[rows], _LONGEST_READING_S * rates)
+    least_tokens = (tunables.surplus_s + tunables.quantum_s) * rates
+    is_ahead: Flags = view.unread_tokens[rows] > np.fmax(worth_tokens, least_tokens)
+    return is_ahead & is_read
+
+
+def _shorter_first_s(lead_s: Floats) -> Floats:
+    """What is added to the urgency of those who wait for a first token: its own lead back, and then the middle one off
+    and the difference on, as far as LATENESS_CAP_S. A very long prompt passes nobody by its length, nor is it passed by
+    more than that."""
+    lead_s = np.fmin(lead_s, _LONGEST_LEAD_S)
+    middle_s = float(np.median(lead_s))
+    shift_s: Floats = lead_s - middle_s + np.clip(lead_s - middle_s, -LATENESS_CAP_S, LATENESS_CAP_S)
+    return shift_s
 
 
 def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
@@ -92,10 +107,9 @@ def urgencies(view: View, tunables: Tunables, rows: Rows) -> Urgencies:
         starving_s[paused] = dry_s
         slack_s[paused] -= np.where(slack_s[paused] > 0.0, 0.0, dry_s)
     back = restores(view, rows, tunables.restore)
-    urgency_s = slack_s - back.lead_s - starving_s * (1.0 / bound_s)
-    if first.size > 1:  # the shorter prompt first; as a whole they stand where their leads put them
-        lead_s = back.lead_s[first]
-        urgency_s[first] += 2.0 * (lead_s - np.median(lead_s))
+    urgency_s = slack_s - np.fmin(back.lead_s, _LONGEST_LEAD_S) - starving_s * (1.0 / bound_s)
+    if first.size > 1:
+        urgency_s[first] += _shorter_first_s(back.lead_s[first])
     return Urgencies(
         slack_s, back.lead_s, back.shared_s, starving_s, urgency_s, is_first, is_paused_reader, back.is_load
     )

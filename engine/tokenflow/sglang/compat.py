@@ -62,6 +62,7 @@ SCHEDULER_ATTRIBUTES = (
     "last_batch",
     "chunked_req",
     "max_running_requests",
+    "is_mixed_chunk",
     "idle_sleeper",
     "tree_cache",
     "token_to_kv_pool_allocator",

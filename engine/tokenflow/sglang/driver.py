@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tokenflow.policy.carry import Carry
 from tokenflow.policy.estimator import CostEstimator
 from tokenflow.policy.explain import explain
@@ -18,6 +20,7 @@ from tokenflow.policy.states import Reason, RequestState
 from tokenflow.policy.step_meter import StepMeter
 from tokenflow.policy.table import RequestTable
 from tokenflow.policy.tunables import Tunables
+from tokenflow.policy.urgency import far_ahead
 from tokenflow.policy.view import LOADING, PREEMPTED, RUNNING, EngineView, RequestView, StateCode, View
 from tokenflow.sglang.kept_kv import KeptKv
 from tokenflow.sglang.kv_tree import NO_COPIES, Copies
@@ -118,6 +121,14 @@ class PolicyDriver:
             if reason is not None:
                 stream.reason = own_reason(entry, reason)
 
+    def far_ahead_rids(self) -> frozenset[str]:
+        """Who was far ahead of its reader when it was decided last."""
+        view = self._view
+        if view is None:
+            return frozenset()
+        rows = far_ahead(view, self.tunables, np.arange(len(view))).nonzero()[0]
+        return frozenset(view.rids[row] for row in rows.tolist())
+
     def explain(self, rid: str) -> Explanation | None:
         """Every term of the last decision about one request; None where it was not there yet."""
         if self._view is None or self._plan is None or rid not in self._table:
@@ -217,7 +228,8 @@ class PolicyDriver:
             device = req.kv.kv_committed_len
             both = host = min(self._kept.written_tokens(req), device)
         stream.kv_device_tokens, stream.kv_host_tokens = device, host
-        rate_tok_s = buffer.rate_tok_s if buffer.has_reader else None
+        # Nobody reads what a client does not drain: its stream is the first to make room, however far ahead it is.
+        rate_tok_s = buffer.rate_tok_s if buffer.has_reader and not entry.is_blocked else None
         return (
             _CODES[state],
             run.since_s,

@@ -275,15 +275,20 @@ class Governor:
         return tuple(found)
 
     def _retraction_order(self) -> tuple[str, ...]:
-        """The longest runway last, requests without reader after all readers."""
+        """Whom SGLang takes out last comes first: as the policy has it, those far ahead, then the shortest runway, and
+        requests without reader after all readers."""
+        ahead = self.driver.far_ahead_rids()
 
-        def runway_s(rid: str) -> float:
-            runway = self.tracker.requests[rid].stream.buffer.runway_s
-            return float("inf") if runway is None else runway
+        def nearness(rid: str) -> tuple[bool, float]:
+            entry = self.tracker.requests[rid]
+            runway_s = None if entry.is_blocked else entry.stream.buffer.runway_s
+            if rid in ahead and runway_s is not None:
+                return False, -runway_s
+            return True, float("inf") if runway_s is None else runway_s
 
         batches = (self._scheduler.running_batch, self._scheduler.last_batch)
         rids = {req.rid for batch in batches if batch is not None for req in batch.reqs}
-        return tuple(sorted(sorted(rids & self.tracker.requests.keys()), key=runway_s))
+        return tuple(sorted(sorted(rids & self.tracker.requests.keys()), key=nearness))
 
 
 def _first_tunables(settings: PluginSettings, blockers: list[str]) -> Tunables:

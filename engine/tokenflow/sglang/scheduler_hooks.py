@@ -134,7 +134,7 @@ class SchedulerHooks:
         return outcome
 
     def around_retraction_order(self, original: Callable[..., list[int]], reqs: list[Any]) -> list[int]:
-        """AROUND _get_decode_retraction_order: with KV full the stream with the longest runway goes first."""
+        """AROUND _get_decode_retraction_order: with KV full whoever the policy would pause first goes first."""
         order = original(reqs)
         rank = self._rank
         if rank is not None and rank.actuator.is_enforcing:

@@ -143,6 +143,7 @@ class SimEngine:
         state = self.state
         readers.advance(state.streams, state.now_s)
         state.streams.sync()
+        state.streams.column("may_pause")[:] = not state.has_just_mixed
         look = self._look()
         plan = self._scheduler.decide(look)
         self._carry = plan.carry
@@ -150,7 +151,7 @@ class SimEngine:
         state.must_decide = False
         if self._on_plan is not None:
             self._on_plan(state.now_s, look, plan)
-        self._ask_again_s = self._scheduler.ask_again_s(look, plan)
+        self._ask_again_s = state.now_s if state.has_just_mixed else self._scheduler.ask_again_s(look, plan)
         self._actuator.carry_out(plan)
         self._advance_pool()
         state.must_decide = False  # what the plan itself has changed is no news
@@ -200,6 +201,9 @@ class SimEngine:
                 self._last_step_s = state.now_s
             return
         if state.must_decide:
+            return
+        if state.has_just_mixed:  # now they are merged
+            state.has_just_mixed, state.must_decide = False, True
             return
         is_full = bool(self._stepper.batch.size or state.filling)
         if is_full and state.transfers.next_awaited_s() == _INFINITY:

@@ -41,7 +41,7 @@ class PolicyScheduler:
     ) -> None:
         self.tunables = tunables
         self._pause_s = pause_s
-        self.rules = StepRules(style, chunk_tokens, uses_host=True)
+        self.rules = StepRules(style, chunk_tokens, uses_host=True, keeps_mixed=style is StepStyle.MIXED)
 
     @property
     def name(self) -> str:

@@ -27,7 +27,9 @@ class StepRules:
     `has_prefill_pool`: prompts are computed by a second GPU like the first, and their KV is handed over (DistServe).
     `uses_host`: KV may go to the host; without it every pause drops or keeps. `joins_decode`: a resumed stream whose
     KV is on the device decodes in the next step with the others (vLLM and engines like it), and one that is loaded
-    does when its copy is there; else it takes a prefill step of one token, as in SGLang.
+    does when its copy is there; else it takes a prefill step of one token, as in SGLang. `keeps_mixed`: whoever decoded
+    in a mixed step cannot be paused right behind it (SGLang has them in a batch that is merged only after the plugin's
+    turn), but after the next step without prefill.
     """
 
     style: StepStyle = StepStyle.SEPARATE
@@ -35,6 +37,7 @@ class StepRules:
     has_prefill_pool: bool = False
     uses_host: bool = False
     joins_decode: bool = False
+    keeps_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class EngineState:
     now_s: float = 0.0
     batch_version: int = 0  # counts changes of who decodes
     must_decide: bool = True
+    has_just_mixed: bool = False  # those who run decoded in the last step, beside prefill, and cannot be paused now
 
     @property
     def holder_count(self) -> int:

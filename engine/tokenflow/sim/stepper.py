@@ -124,6 +124,7 @@ class Stepper:
             new_tokens=new_tokens,
             pair_count=sum(p.new_tokens * (p.prefix_tokens + (p.new_tokens + 1) / 2) for p in pieces),
         )
+        state.has_just_mixed = state.rules.keeps_mixed and decoding > 0
         begin_s = state.now_s
         if loads and state.settings.load_overlap is LoadOverlap.NONE:
             state.now_s, loads = max(state.now_s, state.transfers.run_until_done(loads)), []
@@ -164,6 +165,7 @@ class Stepper:
 
     def _decode_steps(self, steps: int, until_s: float) -> None:
         state, batch = self._state, self.batch
+        state.has_just_mixed = False
         slowdown_ratio = self._slowdown_ratio
         if slowdown_ratio != 1.0:
             steps = 1  # until the copies are through
