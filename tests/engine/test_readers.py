@@ -178,14 +178,16 @@ def test_two_streams_show_their_real_rates(engine):
         assert (own["rid"], own["class"]) == (slow.rid, "reading")
         assert own["consumed_tokens"] <= own["delivered_tokens"] <= own["generated_tokens"]
 
-        # Under contention the fast one is served first. In overload, which is ruled out here, the older would be.
+        # By its real rate the slow one has a minute of text: under contention it goes on, and those who are less far
+        # ahead make room. In overload, which is ruled out here, the older would be served first.
         stack.enter_context(tuned(engine, overload_enter_ratio=2))
         others = body_of("/v1/completions", 60, tokenflow={"rate": 0.2})
         for _ in range(12):
             stack.enter_context(Client(engine.url, "/v1/completions", others))
-        until(lambda: engine.rows("--all")[slow.rid]["preemption_count"] > 0)
-        rows = engine.rows("--all")
-        assert rows[fast.rid]["preemption_count"] <= rows[slow.rid]["preemption_count"]
+        until(lambda: any(row["preemption_count"] for row in engine.rows().values()))
+        rows = engine.rows()
+        assert rows[slow.rid]["runway_s"] > 30.0
+        assert rows[slow.rid]["preemption_count"] == 0
 
 
 def test_forged_and_mad_acks_have_no_effect(engine):
