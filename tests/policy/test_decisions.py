@@ -11,7 +11,7 @@ from tokenflow.policy.carry import Carry
 from tokenflow.policy.costs import Costs
 from tokenflow.policy.groups import SWAP_COST_FACTOR
 from tokenflow.policy.plan import Action, Cause
-from tokenflow.policy.states import Reason, RequestState, Variant
+from tokenflow.policy.states import Reason, RequestState
 from tokenflow.policy.tunables import Restore, Tunables
 from tokenflow.policy.urgency import LATENESS_CAP_S, urgencies
 from tokenflow.policy.view import RequestView
@@ -78,31 +78,6 @@ def test_the_way_out_and_back_counts_where_pages_are_lacking():
     full = engine_with(kv_free_tokens=16, host_free_tokens=0)
     made = decide(waiting("w"), running("r", 5.0), engine=full, **tunables)
     assert [d.action for d in made.pauses] == [Action.PAUSE_DROP]
-
-
-def test_the_longest_runway_leaves_first_and_whoever_is_far_ahead_last():
-    rows = [running("b", 4.0), running("c", 9.0), running("a", 3.0)]
-    assert swaps_of(decide(waiting("w"), *rows)) == [("c", "w")]
-    ahead = running("ahead", 9.5, length_tokens=100)  # 57 of 100 unread, more than a tenth: it goes on to its end
-    assert swaps_of(decide(waiting("w"), ahead, *rows)) == [("c", "w")]
-    assert swaps_of(decide(waiting("w"), ahead, *rows, max_unread_ratio=0.6)) == [("ahead", "w")]
-    further = running("further", 12.0, length_tokens=100)
-    assert swaps_of(decide(waiting("w"), further, ahead)) == [("ahead", "w")]  # the furthest ahead stays longest
-    both = [running("ahead", 3.0, length_tokens=100), running("near", 1.0)]
-    assert swaps_of(decide(waiting("w"), *both)) == [("ahead", "w")]  # it leaves where nobody else is safe
-
-
-def test_who_is_far_ahead_does_not_hang_on_what_a_client_asks_for_at_most():
-    """20 s of text are far ahead at a tenth, of whatever length: no more than 100 s of reading count."""
-    near, ahead = running("near", 9.0, length_tokens=1e6), running("ahead", 20.0, length_tokens=1e6)
-    assert swaps_of(decide(waiting("w"), near, ahead)) == [("near", "w")]
-    assert swaps_of(decide(waiting("w"), near, ahead, max_unread_ratio=0.2)) == [("ahead", "w")]
-
-
-def test_other_peoples_variants_know_nobody_far_ahead():
-    rows = [running("near", 9.0), running("ahead", 20.0, length_tokens=100)]
-    for variant in (Variant.PAPER, Variant.GUIDE):
-        assert swaps_of(decide(waiting("w"), *rows, variant=variant)) == [("ahead", "w")]
 
 
 def test_a_request_that_nobody_reads_leaves_before_any_reader():
@@ -175,14 +150,6 @@ def test_a_rotation_takes_those_along_who_are_next():
 def test_a_first_token_begins_a_rotation_too():
     rows = [running("a", 30.0), running("b", 30.0)]
     assert sorted(swaps_of(decide(waiting("w"), paused("soon", 1.5), *rows))) == [("a", "w"), ("b", "soon")]
-
-
-def test_streams_far_ahead_are_left_alone_until_somebody_is_due():
-    ahead = running("ahead", 9.0, length_tokens=200)  # 54 of 200 unread
-    assert swaps_of(decide(paused("behind", 1.6, length_tokens=200), ahead)) == []
-    made = decide(paused("behind", 0.6, length_tokens=200), ahead)
-    assert swaps_of(made) == [("ahead", "behind")]
-    assert made.pauses[0].cause is Cause.RESCUE
 
 
 def test_a_swap_must_gain_more_than_the_least_benefit():
@@ -442,36 +409,3 @@ def test_room_on_the_host_is_not_given_to_a_victim_and_to_a_paused_copy_alike():
     assert [start.rid for start in made.starts] == ["w"]
     assert freed + 16 >= 1_490 + 8
     assert written <= 500
-
-
-def test_of_prompts_that_come_at_once_the_short_ones_go_first():
-    long, middle, short = (waiting(rid, context_tokens=size) for rid, size in (("l", 900), ("m", 500), ("s", 100)))
-    assert [d.rid for d in decide(long, middle, short, engine=engine_with(slots_free=3)).starts] == ["s", "m", "l"]
-    early = waiting("l", context_tokens=900, arrival_s=NOW_S - 1.4)
-    assert next(d.rid for d in decide(early, middle, short, engine=engine_with(slots_free=3)).starts) == "l"
-
-
-def test_first_tokens_stand_at_the_middle_lead_within_a_second():
-    """However long one prompt is, it neither passes anybody by that nor is it passed by more than a second."""
-    news = [waiting(f"w{number}", context_tokens=size) for number, size in enumerate((100, 100, 140, 8_000))]
-    rows = urgencies(view_of(*news, paused("p", 0.2)), Tunables(), np.arange(5))
-    aged_s = rows.slack_s - rows.starving_s / Tunables().starvation_bound_s
-    middle_s = (rows.lead_s[1] + rows.lead_s[2]) / 2.0
-    shift_s = rows.urgency_s[:4] - (aged_s[:4] - middle_s)
-    assert shift_s == pytest.approx([-0.02, -0.02, 0.02, 1.0])
-    assert rows.urgency_s[4] == aged_s[4] - rows.lead_s[4]
-
-
-def test_a_lead_without_end_harms_nobody_else():
-    news = [waiting("w"), waiting("endless", kv_device_tokens=-math.inf), waiting("other", context_tokens=200)]
-    rows = urgencies(view_of(*news), Tunables(), np.arange(3))
-    assert np.isfinite(rows.urgency_s).all()
-    assert rows.urgency_s[1] > rows.urgency_s[2] > rows.urgency_s[0]
-
-
-def test_past_the_bound_unsafe_readers_leave_after_safe_ones_that_are_far_ahead():
-    late = waiting("late", arrival_s=NOW_S - 40.0, since_s=NOW_S - 40.0, context_tokens=150)
-    near = running("near", 0.1, kv_device_tokens=200, context_tokens=200)
-    ahead = running("ahead", 9.5, length_tokens=100, kv_device_tokens=100)
-    made = decide(late, near, ahead, engine=engine_with(kv_free_tokens=16 + 80))
-    assert swaps_of(made) == [("ahead", "late")]
